@@ -150,8 +150,9 @@ def replace(
     passes over in its directory. A path has one writer at a time.
 
     :param mode: its permissions, whatever the process's umask.
-    :param durable: it is on the disk before it takes the old one's place; of
-        no use for what does not count after the next boot.
+    :param durable: it is on the disk before it takes the old one's place, and
+        in that place afterwards; of no use for what does not count after the
+        next boot.
     :raises OSError: if it cannot be written; the old one is then still there.
     """
     temporary = path.with_name(f".{path.name}.new")
@@ -167,6 +168,19 @@ def replace(
         finally:
             os.close(descriptor)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # of a full disk, none says which
         temporary.unlink(missing_ok=True)
         raise
+    if durable:
+        sync(path.parent)
+
+
+def sync(directory: pathlib.Path) -> None:
+    """Bring the names in a directory to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

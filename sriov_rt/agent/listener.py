@@ -22,8 +22,7 @@ class ListenFailed(reconciler.NotYet):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(
-            f"cannot listen for report_now ({why}); see that the message "
-            "queue runs and that transport_url names it"
+            f"cannot listen for report_now ({why}); {messaging.remedy(why)}"
         )
 
 

@@ -35,8 +35,7 @@ class BusUnreachable(reconciler.NotYet):
         self.method = method
         self.why = why
         super().__init__(
-            f"cannot send '{method}' ({why}); see that the message queue "
-            "runs and that transport_url names it"
+            f"cannot send '{method}' ({why}); {messaging.remedy(why)}"
         )
 
 

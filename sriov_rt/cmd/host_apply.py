@@ -3,6 +3,7 @@
 """``sriov-rt host apply``: the fix plan, carried out and undone."""
 
 import argparse
+import contextlib
 import time
 from collections.abc import Callable
 from collections.abc import Collection
@@ -179,7 +180,7 @@ class Apply(host.OfHost, command.Lister):
             for each in records.Records(root).read().entries
         )
         if args.dry_run:
-            outcomes = [*tuning.undo(kinds, dry=True)]
+            outcomes = [*tuning.undo(kinds, force=args.force, dry=True)]
         else:
             outcomes = _patiently(
                 lambda _left: tuning.undo(kinds, force=args.force), args.wait
@@ -224,7 +225,9 @@ def _patiently(
         if not left or remaining <= 0:
             return list(found.values())
         time.sleep(min(_PAUSE_S, remaining))
-        found |= {each.path: each for each in change(left)}
+        # Another command does not end the wait.
+        with contextlib.suppress(records.TuningRuns):
+            found |= {each.path: each for each in change(left)}
 
 
 def _result(

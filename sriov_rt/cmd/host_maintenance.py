@@ -3,6 +3,7 @@
 """``sriov-rt host hold`` and ``release``: a host under maintenance."""
 
 import argparse
+import contextlib
 import os
 import pwd
 import time
@@ -26,6 +27,10 @@ from sriov_rt.parse import timestamp
 
 #: The longest name, and the longest clause, in characters.
 _LONGEST = 200
+
+
+#: Seconds to wait for another command, which takes milliseconds.
+_LOCK_S = 10.0
 
 
 class HoldOfAnother(exceptions.SriovRtError):
@@ -93,21 +98,10 @@ class HoldHost(command.ShowOne):
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return the hold, which is written once it is printed."""
-        root, now = Root("/"), time.time()
-        new = HostHold(args.who or _user(), args.why, now, args.until)
-        before = maintenance.read(root)
-        if isinstance(before, Unknown):
-            raise HoldUnreadable(before.reason)
-        if (
-            before is not None
-            and before.who != new.who
-            and not maintenance.has_ended(before, now)
-        ):
-            raise HoldOfAnother(before)
-        return _shown(
-            new,
-            None if args.dry_run else lambda: write(root, new),
-        )
+        root = Root("/")
+        new = HostHold(args.who or _user(), args.why, time.time(), args.until)
+        _check(root, new)
+        return _shown(new, None if args.dry_run else lambda: hold(root, new))
 
 
 class ReleaseHost(command.ShowOne):
@@ -122,30 +116,61 @@ class ReleaseHost(command.ShowOne):
     def run(self, args: argparse.Namespace) -> Result:
         """Return the hold, which ends once it is printed."""
         root = Root("/")
+        found = maintenance.read(root)
         return _shown(
-            maintenance.read(root),
-            None if args.dry_run else lambda: release(root),
+            found,
+            None if args.dry_run else lambda: release(root, found),
             ("hold", "would end" if args.dry_run else "ends now"),
         )
 
 
-def write(root: Root, found: HostHold) -> None:
-    """Put the host on hold.
+def _check(root: Root, new: HostHold) -> None:
+    """Check that nobody else has the host on hold.
 
-    :raises OSError: if that cannot be written; then all is as before.
+    :raises HoldOfAnother: if somebody has.
+    :raises HoldUnreadable: if that cannot be told.
     """
+    found = maintenance.read(root)
+    if isinstance(found, Unknown):
+        raise HoldUnreadable(found.reason)
+    if (
+        found is not None
+        and found.who != new.who
+        and not maintenance.has_ended(found, new.since)
+    ):
+        raise HoldOfAnother(found)
+
+
+def _locked(root: Root) -> contextlib.AbstractContextManager[object]:
     path = root.path / maintenance.PATH
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    data = documents.dump(found, maintenance.SCHEMA_VERSION)
-    files.replace(path, data, 0o644, durable=True)
+    return files.locked(path.with_name(".hold.lock"), _LOCK_S)
 
 
-def release(root: Root) -> None:
-    """End the hold, if there is one.
+def hold(root: Root, new: HostHold) -> None:
+    """Put the host on hold.
 
+    :raises HoldOfAnother: if somebody else has.
+    :raises OSError: if that cannot be written; then all is as before.
+    """
+    with _locked(root):
+        _check(root, new)
+        data = documents.dump(new, maintenance.SCHEMA_VERSION)
+        path = root.path / maintenance.PATH
+        files.replace(path, data, 0o644, durable=True)
+
+
+def release(root: Root, found: HostHold | None | Unknown) -> None:
+    """End the hold that was found, if there is one.
+
+    :raises HoldOfAnother: if it is another one by now.
     :raises OSError: if the file cannot be removed.
     """
-    (root.path / maintenance.PATH).unlink(missing_ok=True)
+    with _locked(root):
+        now = maintenance.read(root)
+        if isinstance(now, HostHold) and now != found:
+            raise HoldOfAnother(now)
+        (root.path / maintenance.PATH).unlink(missing_ok=True)
 
 
 def _shown(

@@ -46,18 +46,21 @@ class Restore(command.Lister):
 
         plugger = pluggers.configured(args.config_file)
         restoring = Restoring(plugger, container)
+        is_on = plugger.host.rules.restore
+        none = "no port has lost its interface"
+        if not is_on:
+            none = "[vif] restore is off"
         if args.dry_run:
-            lost = [(each.port, each.interface) for each in restoring.find()]
-            return _result({"lost": lost}, 0)
-        if not plugger.host.rules.restore:
-            return _result(dataclasses.asdict(Restored()), 0)
-        done = restoring.run()
+            found = restoring.find() if is_on else ()
+            lost = [(each.port, each.interface) for each in found]
+            return _result({"lost": lost}, 0, none)
+        done = restoring.run() if is_on else Restored()
         code = EXIT_GUESTS if done.guests else 0
         code = EXIT_LEFT if done.left else code
-        return _result(dataclasses.asdict(done), code)
+        return _result(dataclasses.asdict(done), code, none)
 
 
-def _result(document: dict[str, object], code: int) -> Result:
+def _result(document: dict[str, object], code: int, none: str) -> Result:
     rows = [
         (what, *((each, "") if isinstance(each, str) else each))
         for what, ports in document.items()
@@ -68,7 +71,7 @@ def _result(document: dict[str, object], code: int) -> Result:
         rows=rows,
         document=document,
         text=[": ".join(filter(None, row)) for row in rows]
-        or ["nothing to do: no port has lost its interface"],
+        or [f"nothing to do: {none}"],
         code=code,
     )
 
@@ -78,15 +81,21 @@ def container(owner: str) -> str | None:
 
     :param owner: UUID of its domain, which is the instance's of Nova.
     :returns: None if it runs none of it.
+    :raises VifError: if that is unknown: its port is not made on the host.
     """
+    from sriov_rt.vif.errors import VifError
+
     root = Root("/")
     found = running.guests(root, guest_processes.CONTAINERS)
-    for each in () if isinstance(found, Unknown) else found:
-        if each.instance != owner:
-            continue
-        keeper = each.process
-        # The one that it has started is the container's first.
-        text = root.read_text(f"proc/{keeper}/task/{keeper}/children")
-        if not isinstance(text, Unknown) and text.split():
-            return f"pid:{text.split()[0]}"
-    return None
+    if isinstance(found, Unknown):
+        raise VifError(owner, detail=f"containers: {found.reason}")
+    keeper = next((x.process for x in found if x.instance == owner), None)
+    if keeper is None:
+        return None
+    # The one that it has started is the container's first.
+    text = root.read_text(f"proc/{keeper}/task/{keeper}/children")
+    if isinstance(text, Unknown) or not text.split():
+        raise VifError(
+            owner, detail="its container has no process yet; run this again"
+        )
+    return f"pid:{text.split()[0]}"

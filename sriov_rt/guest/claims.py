@@ -147,6 +147,11 @@ class Claims:
                 raise ClaimsUnusable(
                     f"{path} is held by another start; start the guest again"
                 ) from None
+            # Nobody claims one of them anew meanwhile.
+            for each in self._directory.glob(f"*{_SUFFIX}"):
+                with contextlib.suppress(FileNotFoundError):
+                    if _has_ended(each):
+                        each.unlink()
             yield
 
     @contextlib.contextmanager
@@ -182,21 +187,27 @@ class Claims:
         return named
 
     def _read(self, path: pathlib.Path) -> CpuSet:
-        """Return the pCPUs of a claim; one that has ended is removed.
-
-        Its age is that of its file: if somebody sets the clock meanwhile, it
-        may end before its time.
-        """
-        if not 0 <= time.time() - path.lstat().st_mtime < START_S:
-            path.unlink()
-            return _NONE
-        data = files.read(path, _MAX_FILE, private=True)
+        """Return the pCPUs of a claim; none of one that has ended."""
+        try:
+            if _has_ended(path):
+                return _NONE
+            data = files.read(path, _MAX_FILE, private=True)
+        except FileNotFoundError:
+            return _NONE  # a release takes no lock
         try:
             return documents.load(_Record, data, _MAX_FILE, _SCHEMA).cpus
         except codec.SchemaError as error:
             raise ClaimsUnusable(
                 f"{path} is damaged ({error}); remove it once its guest runs"
             ) from None
+
+
+def _has_ended(path: pathlib.Path) -> bool:
+    """Return whether a claim is too old, by the age of its file.
+
+    If somebody sets the clock meanwhile, it may end before its time.
+    """
+    return not 0 <= time.time() - path.lstat().st_mtime < START_S
 
 
 def _known(value: T | Unknown) -> T:

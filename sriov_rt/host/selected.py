@@ -11,6 +11,7 @@ import importlib
 import os
 import time
 from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt import exceptions
@@ -29,9 +30,11 @@ _ALWAYS = frozenset({"cpus", "compute"})
 #: Labels follow from other parts.
 _LABELLED = frozenset({"cpus", "kernel", "nics"})
 
-#: Parts that concern no guest of these managers: they make no ports of ours,
-#: and Onload accelerates processes of containers and pods.
-_ELSEWHERE = frozenset({"onload", "vifs"})
+#: Sources in other rooms, as their entry points name them.
+_SOURCES: Mapping[str, str] = {
+    "onload": "sriov_rt.onload.onload_facts",
+    "vifs": "sriov_rt.vif.vif_facts",
+}
 
 #: Where Nova's configuration is; without it there is nothing to read of it,
 #: and oslo.config, which reads it, need not be imported.
@@ -70,7 +73,7 @@ def parts_for(request: Request) -> frozenset[str]:
             found.update(key.parts)
     if "labels" in found:
         found |= _LABELLED
-    return frozenset(found - _ELSEWHERE)
+    return frozenset(found)
 
 
 def observe(root: Root, parts: Collection[str]) -> HostFacts:
@@ -98,7 +101,9 @@ def _part(root: Root, name: str, parts: Collection[str]) -> Any:
         return facts.unknown(name, "not needed for this guest")
     if name == "compute":
         return _compute(root)
-    module = importlib.import_module(f"sriov_rt.host.{name}")
+    module = importlib.import_module(
+        _SOURCES.get(name, f"sriov_rt.host.{name}")
+    )
     try:
         return module.observe(root)
     except (exceptions.SriovRtError, OSError, ValueError) as error:

@@ -153,8 +153,10 @@ def with_macs(
         if each.mac is None:
             continue
         first = int(each.mac.replace(":", ""), 16)
-        numbers = set(range(first, first + each.number))
-        if taken & numbers or (first + each.number - 1) >> 48:
+        last = first + max(each.number, 1) - 1
+        numbers = set(range(first, last + 1))
+        # In another first octet they are of groups, as every second one is.
+        if taken & numbers or not first or first >> 40 != last >> 40:
             raise parse_errors.ParseError(
                 "[nic] vf_macs",
                 f"{each.pf}:{each.mac}",
@@ -445,20 +447,27 @@ class Provisioning:
         act = Act.SET if made else Act.PROVISION
         for vf in self._vfs.kernel.pf(done.pf.name).vfs:
             with self._vfs.tenancies.locked(vf.address):
-                state = self._vfs.observe(vf)
-                mac = done.amount.mac_of(vf.index)
-                if mac in (None, state.device.mac):
-                    continue
-                used = self._users_of([state], act)
-                if state.netdev is None or used:
-                    LOG.warning(
-                        "vf=%s: not given the MAC %s: %s",
-                        vf.address,
-                        mac,
-                        used[0][1] if used else "it has no interface here",
-                    )
-                    continue
-                self._vfs.kernel.set_mac(state.netdev, mac)
+                try:
+                    self._set_mac(vf, done.amount, act)
+                except errors.NoSuchDevice:
+                    # udev has given its interface another name meanwhile.
+                    self._set_mac(vf, done.amount, act)
+
+    def _set_mac(self, vf: VfId, amount: Amount, act: Act) -> None:
+        state = self._vfs.observe(vf)
+        mac = amount.mac_of(vf.index)
+        if mac in (None, state.device.mac):
+            return
+        used = self._users_of([state], act)
+        if state.netdev is None or used:
+            LOG.warning(
+                "vf=%s: not given the MAC %s: %s",
+                vf.address,
+                mac,
+                used[0][1] if used else "it has no interface here",
+            )
+            return
+        self._vfs.kernel.set_mac(state.netdev, mac)
 
     def _in_use(self, pf: Pf) -> tuple[tuple[str, str], ...]:
         if not pf.vfs:

@@ -24,14 +24,20 @@ MICROVERSION = "1.6"
 
 
 class PlacementUnreachable(reconciler.NotYet):
-    """Keystone or Placement gave no answer that can be used."""
+    """Keystone or Placement gave no answer that can be used.
 
-    def __init__(self, why: str) -> None:
+    :param why: a clause.
+    :param remedy: another one.
+    """
+
+    def __init__(
+        self,
+        why: str,
+        remedy: str = "see that Keystone and Placement run and that "
+        "[placement] names them",
+    ) -> None:
         self.why = why
-        super().__init__(
-            f"no answer from Placement ({why}); see that Keystone and "
-            "Placement run and that [placement] names them"
-        )
+        super().__init__(f"no answer from Placement ({why}); {remedy}")
 
 
 class PlacementRefused(reconciler.NotYet):
@@ -178,6 +184,12 @@ class Placement:
                 rate_semaphore=contextlib.nullcontext(),
                 **arguments,
             )
+        except ks_exceptions.Unauthorized as error:
+            # Its own words have the id of the request, another one each time.
+            raise PlacementUnreachable(
+                "Keystone refuses the user or the password: 401",
+                "correct them in [placement], and restart sriov-rt-agent",
+            ) from error
         except ks_exceptions.ClientException as error:
             raise PlacementUnreachable(str(error)) from error
         if answer.status_code >= 500:

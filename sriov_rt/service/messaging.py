@@ -50,6 +50,10 @@ _AMQP_PORT = 5672
 #: oslo.messaging declares an exchange only once a connection.
 _NO_LISTENER = f"NOT_FOUND - no exchange '{REPORT_TOPIC}_fanout'"
 
+#: RabbitMQ's words (403 and 530) where it refuses a user, a password or rights
+#: on the virtual host. No later attempt helps: options are read at the start.
+_REFUSES = ("ACCESS_REFUSED", "NOT_ALLOWED")
+
 
 def transport(conf: cfg.ConfigOpts) -> oslo_messaging.transport.RPCTransport:
     """Return a transport to the queue that the configuration names.
@@ -137,6 +141,19 @@ def target(topic: str, server: str | None = None) -> oslo_messaging.Target:
         server=server,
         fanout=server is None,
     )
+
+
+def remedy(error: str) -> str:
+    """Return what to do about a queue that cannot be used, a clause.
+
+    :param error: the driver's own words.
+    """
+    if any(each in error for each in _REFUSES):
+        return (
+            "write a user and password that it accepts into transport_url, "
+            "and restart sriov-rt-agent"
+        )
+    return "see that the message queue runs and that transport_url names it"
 
 
 def nobody_listens(error: str) -> bool:

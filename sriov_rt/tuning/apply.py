@@ -2,25 +2,30 @@
 
 """Settings of a host, applied and undone while guests run.
 
-Each setting is written down before it is changed, and read back. What ends
-this program in between leaves an entry without a result: the next run finds
-out which of the two texts is there.
+Each setting is written down before it is changed, and read back; those of a
+rule are written down together, for a host may have thousands. What ends this
+program in between leaves an entry without a result: the next run finds out
+which of the two texts is there.
 """
 
 import contextlib
 import dataclasses
 import enum
 import functools
+import itertools
 import os
 import pathlib
+import re
 import subprocess
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import TypeVar
 
 from sriov_rt import files
+from sriov_rt.codec import Unknown
 from sriov_rt.facts import CpuSet
 from sriov_rt.guest import state as guest_state
 from sriov_rt.guest.claims import Claims
@@ -40,14 +45,28 @@ from sriov_rt.tuning.settings import Kind
 from sriov_rt.tuning.settings import Setting
 from sriov_rt.tuning.settings import rule_of
 
-#: The longest file that is changed, in bytes.
-MAX_FILE = 4 * 1024 * 1024
+T = TypeVar("T", Setting, Entry)
+
+#: Says who is in the way of a change: of the CPUs that it disturbs, and how.
+InWay = Callable[[CpuSet, str], str]
+
+#: The longest file that is changed, in bytes: the record takes it twice, and
+#: six for each byte that is none of ASCII's.
+MAX_FILE = 1024 * 1024
+
+_OF_IRQ = r"/proc/irq/(\d+)/.*"
 
 #: Seconds for a boot loader's program, which may look at all disks.
 PROGRAM_S = 600.0
 
+#: Where programs of the system are, which a shell of 'su' may leave out.
+_SYSTEM = "/usr/sbin:/sbin"
+
 #: What is in the way that a sentence names.
 _NAMED = 3
+
+#: Settings that are written down, and kept from guests, together.
+_BATCH = 64
 
 
 class Result(enum.StrEnum):
@@ -164,7 +183,11 @@ class Host:
                 timeout=PROGRAM_S,
                 check=False,
                 pass_fds=self.locks,
-                env={**os.environ, "LC_ALL": "C"},
+                env={
+                    **os.environ,
+                    "LC_ALL": "C",
+                    "PATH": f"{os.environ.get('PATH', os.defpath)}:{_SYSTEM}",
+                },
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Refused(f"{command[0]}: {error}") from None
@@ -194,6 +217,11 @@ class Tuning:
         self._report = report
         self._records = Records(host.root)
         self._boot = maintenance.boot_of(host.root)
+        # As long as the record is locked, it is this: entries by their paths.
+        self._saved = Record()
+        self._entries: dict[str, Entry] = {}
+        self._codes: tuple[str, ...] = ()
+        self._undone_in = ""
 
     def apply(
         self,
@@ -212,12 +240,29 @@ class Tuning:
         """
         with self._alone(dry):
             programs = self._programs()
-            for each in settings:
-                yield self._result(
-                    self._outcome(each),
-                    self._quiet(each.change, each.why, programs, dry=dry),
-                    None if dry else functools.partial(self._set, each, codes),
-                )
+            for batch in _batches(settings):
+                earlier = dict(self._entries)
+                if not dry:
+                    self._begin(batch, codes)
+                cpus = CpuSet().union(*(x.change for x in batch))
+                with self._quiet(cpus, programs, dry=dry) as in_way:
+                    found = [
+                        self._result(
+                            self._outcome(each),
+                            in_way(each.change, each.why),
+                            functools.partial(
+                                self._set, each, earlier.get(each.path), dry
+                            ),
+                            dry=dry,
+                        )
+                        for each in batch
+                    ]
+                for outcome in found:
+                    if outcome.result is Result.WAITS:
+                        self._put(outcome.path, earlier.get(outcome.path))
+                if not dry:
+                    self._save()
+                yield from found
 
     def undo(
         self,
@@ -235,18 +280,25 @@ class Tuning:
         """
         with self._alone(dry):
             programs = self._programs()
-            entries = self._live(self._records.read())
+            entries = self._live(self._records.read() if dry else self._saved)
             found = [x for x in entries if x.kind in kinds][::-1]
             # A boot loader's files are made once its configuration is back.
             found.sort(key=lambda each: each.kind is Kind.PROGRAM)
-            for each in found:
-                yield self._result(
-                    self._undone(each),
-                    self._quiet(each.undo, each.why, programs, dry=dry),
-                    None
-                    if dry
-                    else functools.partial(self._undo, each, force),
-                )
+            for batch in _batches(found):
+                cpus = CpuSet().union(*(x.undo for x in batch))
+                with self._quiet(cpus, programs, dry=dry) as in_way:
+                    outcomes = [
+                        self._result(
+                            self._undone(each),
+                            in_way(each.undo, each.why),
+                            functools.partial(self._undo, each, force, dry),
+                            dry=dry,
+                        )
+                        for each in batch
+                    ]
+                if not dry:
+                    self._save()
+                yield from outcomes
 
     def keep_reasons(self, codes: Collection[str]) -> None:
         """Keep those Reasons in the record that the next boot still ends.
@@ -257,10 +309,8 @@ class Tuning:
         """
         # Another program does so for itself.
         with contextlib.suppress(records.TuningRuns), self._alone(dry=False):
-            found = self._records.read()
-            left = tuple(x for x in found.codes if x in codes)
-            if left != found.codes:
-                self._records.write(dataclasses.replace(found, codes=left))
+            self._codes = tuple(x for x in self._codes if x in codes)
+            self._save()
 
     @contextlib.contextmanager
     def _alone(self, dry: bool) -> Iterator[None]:
@@ -275,26 +325,26 @@ class Tuning:
     def _result(
         self,
         outcome: Outcome,
-        quiet: contextlib.AbstractContextManager[str],
-        change: Callable[[], str] | None,
+        why: str,
+        change: Callable[[], str],
+        *,
+        dry: bool,
     ) -> Outcome:
         """Return the result of a change.
 
         :param outcome: if it succeeds.
-        :param quiet: what is in its way.
-        :param change: None to plan it.
+        :param why: what is in its way, a clause.
+        :param change: returns why it was left alone.
         """
-        result = outcome.result
+        result = Result.PLANNED if dry else outcome.result
         try:
-            with quiet as why:
-                if why:
-                    result = Result.WAITS
-                elif change is None:
-                    result = Result.PLANNED
-                else:
+            if why:
+                result = Result.WAITS
+            else:
+                if not dry:
                     self._report(f"{outcome.path}: {outcome.value}")
-                    why = change()
-                    result = Result.CHANGED if why else result
+                why = change()
+                result = Result.CHANGED if why else result
         except Refused as error:
             result, why = Result.REFUSED, str(error)
         return dataclasses.replace(outcome, result=result, why=why)
@@ -310,59 +360,73 @@ class Tuning:
         )
 
     def _resume(self) -> None:
-        """Bring the record up to date after a run that was killed."""
-        record = self._records.read()
-        entries = []
+        """Read the record, up to date after a run that was killed."""
+        self._saved = record = self._records.read()
+        self._entries = {}
+        self._codes = record.codes
+        self._undone_in = record.undone if record.undone == self._boot else ""
         for each in self._live(record):
             self._clear(each)
             with contextlib.suppress(Refused):
-                found = self._states(each)
-                if each.after is None and self._as(each, found, each.before):
-                    self._unmake(each)
-                    continue
-                if (
-                    each.after is None
-                    and each.kind is not Kind.PROGRAM
-                    and self._is_ours(each, found)
-                ):
-                    each = dataclasses.replace(each, after=found)
-            entries.append(each)
-        undone = record.undone if record.undone == self._boot else ""
-        resumed = Record(tuple(entries), record.codes, undone)
-        if resumed != record:
-            self._records.write(resumed)
-        else:
-            self._records.publish(record)
+                if each.after is None:
+                    found = self._states(each)
+                    if self._as(found, each.before):
+                        self._unmake(each)
+                        continue
+                    if each.kind is Kind.PROGRAM:
+                        # It has changed what it has changed.
+                        each = dataclasses.replace(each, after={})
+                    elif self._is_ours(each, found):
+                        each = dataclasses.replace(each, after=found)
+            self._entries[each.path] = each
+        self._save()
+        self._records.publish(self._saved)
 
-    def _keep(
-        self,
-        path: str,
-        entry: Entry | None,
-        codes: Collection[str] | None = None,
-    ) -> None:
+    def _save(self) -> None:
+        """Write the record, if it is another one."""
+        record = Record(
+            tuple(self._entries.values()), self._codes, self._undone_in
+        )
+        if record != self._saved:
+            self._records.write(record)
+            self._saved = record
+
+    def _put(self, path: str, entry: Entry | None) -> None:
         """Replace the entry of a setting; None to end it."""
-        record = self._records.read()
-        entries = [x for x in record.entries if x.path != path]
-        undone = record.undone
+        before = self._entries.pop(path, None)
         if entry is not None:
-            entries.append(entry)
-        elif any(
-            x.is_booted(self._boot) for x in record.entries if x.path == path
-        ):
-            undone = self._boot
-        kept = record.codes if codes is None else tuple(sorted(codes))
-        self._records.write(Record(tuple(entries), kept, undone))
+            self._entries[path] = entry
+        elif before is not None and before.is_booted(self._boot):
+            self._undone_in = self._boot
 
     # One setting
 
-    def _set(self, setting: Setting, codes: Collection[str]) -> str:
+    def _begin(
+        self, settings: Iterable[Setting], codes: Collection[str]
+    ) -> None:
+        """Write down settings that are about to be changed."""
+        for each in settings:
+            # One that cannot be read is refused in its turn.
+            with contextlib.suppress(Refused):
+                self._put(each.path, self._begun(each))
+            if each.kind is not Kind.KERNEL:
+                self._codes = tuple(sorted(codes))
+        self._save()
+
+    def _set(self, setting: Setting, earlier: Entry | None, dry: bool) -> str:
         """Change a setting.
 
+        :param earlier: its entry by then.
         :raises Refused: if it was not taken; it is as before then.
         """
+        if dry:
+            return ""
         entry = self._begun(setting)
+        if self._entries.get(entry.path) != entry:
+            self._put(entry.path, entry)
+            self._save()
+        now = self._states(entry)
         is_kernel = setting.kind is Kind.KERNEL
-        self._keep(entry.path, entry, None if is_kernel else codes)
         try:
             if is_kernel:
                 self._write(setting.path, f"{setting.value}\n")
@@ -377,11 +441,12 @@ class Tuning:
         except Refused:
             # What cannot be set back is kept for an undo.
             with contextlib.suppress(Refused):
-                self._set_back(entry)
-                self._unmake(entry)
-                self._keep(entry.path, None)
+                self._set_back(dataclasses.replace(entry, before=now))
+                if earlier is None:
+                    self._unmake(entry)
+                self._put(entry.path, earlier)
             raise
-        self._keep(entry.path, dataclasses.replace(entry, after=found))
+        self._put(entry.path, dataclasses.replace(entry, after=found))
         return ""
 
     def _begun(self, setting: Setting) -> Entry:
@@ -389,8 +454,9 @@ class Tuning:
 
         What was there before the first change counts, unless somebody has
         changed it since.
+
+        :raises Refused: if that cannot be read.
         """
-        paths = setting.files or (setting.path,)
         entry = Entry(
             path=setting.path,
             kind=setting.kind,
@@ -400,40 +466,56 @@ class Tuning:
             undo=setting.undo,
             why=setting.why,
             command=setting.undo_command,
+            made=tuple(self._missing(setting)),
+            handlers=self._handlers(setting.path),
         )
+        paths = setting.files or (setting.path,)
         now = {path: self._state(entry, path) for path in paths}
-        entry = dataclasses.replace(
-            entry, before=now, made=tuple(self._missing(setting))
+        each = self._entries.get(setting.path)
+        if each is None:
+            return dataclasses.replace(entry, before=now)
+        first: Mapping[str, State] = {}
+        if each.kind is Kind.PROGRAM:
+            after = each.after or {}
+            first = {
+                path: state
+                for path, state in each.before.items()
+                if path in now
+                and (not after or now[path] in (state, after.get(path)))
+            }
+        elif self._is_ours(each, now) and each.handlers == entry.handlers:
+            first = each.before
+        return dataclasses.replace(
+            entry,
+            before={**now, **first},
+            # Until another is there, that is what we have made.
+            after=each.after if first else None,
+            made=each.made or entry.made,
         )
-        for each in self._live(self._records.read()):
-            if each.path == setting.path:
-                is_ours = self._is_ours(each, now)
-                return dataclasses.replace(
-                    entry,
-                    before={**now, **each.before} if is_ours else now,
-                    made=each.made or entry.made,
-                )
-        return entry
 
-    def _undo(self, entry: Entry, force: bool) -> str:
+    def _undo(self, entry: Entry, force: bool, dry: bool) -> str:
         """Undo a setting.
 
         :returns: why it was left alone, a clause; empty if it was undone.
         :raises Refused: if that fails.
         """
         found = self._states(entry)
-        if entry.kind is Kind.PROGRAM and found != entry.after:
+        is_program = entry.kind is Kind.PROGRAM
+        if not (is_program or force or self._is_ours(entry, found)):
+            data = found[entry.path].data
+            has = f"has {_line(data)}" if data else "is empty"
+            has = "is gone" if found[entry.path] == ABSENT else has
+            return f"it {has}, which is not ours; --force undoes it"
+        if dry:
+            return ""
+        if not is_program or found == entry.after:
+            self._set_back(entry)
+        elif found != entry.before:
             # A kernel that was installed since has an entry as well, so the
             # files are made again.
-            if found != entry.before:
-                self._host.run(entry.command)
-        elif force or self._is_ours(entry, found):
-            self._set_back(entry)
-        else:
-            has = _line(found[entry.path].data)
-            return f"it has {has}, which is not ours; --force undoes it"
+            self._host.run(entry.command)
         self._unmake(entry)
-        self._keep(entry.path, None)
+        self._put(entry.path, None)
         return ""
 
     def _set_back(self, entry: Entry) -> None:
@@ -474,10 +556,13 @@ class Tuning:
             if state.pieces is None:
                 place.unlink(missing_ok=True)
             else:
+                attributes = _attributes(place)
                 files.replace(place, state.data, state.mode, durable=True)
                 if os.geteuid() == 0:
                     os.chown(place, state.user, state.group)
-            records.sync(place.parent)
+                for name, value in attributes.items():
+                    os.setxattr(place, name, value)
+            files.sync(place.parent)
         except OSError as error:
             raise Refused(f"{path}: {error.strerror or error}") from None
 
@@ -494,6 +579,8 @@ class Tuning:
         :raises Refused: if it is none, or cannot be read.
         """
         place = self._locate(path)
+        if entry.handlers and entry.handlers != self._handlers(path):
+            return ABSENT  # its number is another interrupt's by now
         try:
             if entry.kind is Kind.KERNEL:
                 # More than some MiB at once procfs has no memory for.
@@ -507,6 +594,13 @@ class Tuning:
             return ABSENT
         except OSError as error:
             raise Refused(f"{path}: {error.strerror or error}") from None
+
+    def _handlers(self, path: str) -> str:
+        """Return whose an interrupt is; empty for other files."""
+        if (irq := re.fullmatch(_OF_IRQ, path)) is None:
+            return ""
+        found = self._root.read_text(f"sys/kernel/irq/{irq[1]}/actions")
+        return "" if isinstance(found, Unknown) else found.strip()
 
     def _locate(self, path: str) -> pathlib.Path:
         return self._root.locate(path[1:], last_link=False)
@@ -530,16 +624,15 @@ class Tuning:
         if entry.kind is not Kind.KERNEL:
             for path in entry.before:
                 place = self._locate(path)
-                with contextlib.suppress(FileNotFoundError):
+                # A file system that is read-only refuses any name.
+                with contextlib.suppress(OSError):
                     place.with_name(f".{place.name}.new").unlink()
 
     def _is_ours(self, entry: Entry, found: Mapping[str, State]) -> bool:
         """Return whether files are as a change of ours, or before it."""
-        if entry.kind is Kind.PROGRAM:
-            # One that was killed has changed what it has changed.
-            return entry.after is None or found in (entry.before, entry.after)
         return (
-            self._as(entry, found, entry.before)
+            self._as(found, entry.before)
+            or self._as(found, entry.after or entry.before)
             or self._is_value(entry, found)
             or (entry.kind is Kind.KERNEL and found[entry.path] == ABSENT)
         )
@@ -553,10 +646,7 @@ class Tuning:
         return data == entry.value.encode()
 
     def _as(
-        self,
-        entry: Entry,
-        found: Mapping[str, State],
-        other: Mapping[str, State],
+        self, found: Mapping[str, State], other: Mapping[str, State]
     ) -> bool:
         # Not by owner: who is killed between two calls leaves another one.
         return all(
@@ -576,37 +666,37 @@ class Tuning:
 
     @contextlib.contextmanager
     def _quiet(
-        self,
-        cpus: CpuSet,
-        how: str,
-        programs: Mapping[str, CpuSet],
-        *,
-        dry: bool = False,
-    ) -> Iterator[str]:
-        """Yield what is in the way of a change, while no guest is admitted.
+        self, cpus: CpuSet, programs: Mapping[str, CpuSet], *, dry: bool
+    ) -> Iterator[InWay]:
+        """Yield what says who is in the way; no guest is admitted meanwhile.
 
-        :param how: the change disturbs the CPUs, a clause.
+        :param cpus: those that the changes disturb.
         :param dry: nothing is locked.
         """
-        if not cpus:
-            yield ""
-            return
-        if not sees_host_processes(f"{self._root.path}/proc"):
-            yield "a container does not see the guests; run it on the host"
-            return
-        claims = Claims(self._root)
+        problem = ""
+        guests: Mapping[str, CpuSet] = {}
         with contextlib.ExitStack() as stack:
-            try:
-                guests = (
-                    claims.by_guest()
-                    if dry
-                    else stack.enter_context(claims.quiet())
+            if cpus and not sees_host_processes(f"{self._root.path}/proc"):
+                problem = (
+                    "a container does not see the guests; run it on the host"
                 )
-            except (ClaimsUnusable, OSError) as error:
-                why = f"which guests run is unknown ({error})"
-            else:
-                why = _named(guests, programs, cpus, how)
-            yield why
+            elif cpus:
+                claims = Claims(self._root)
+                try:
+                    guests = (
+                        claims.by_guest()
+                        if dry
+                        else stack.enter_context(claims.quiet())
+                    )
+                except (ClaimsUnusable, OSError) as error:
+                    problem = f"which guests run is unknown ({error})"
+
+            def in_way(cpus: CpuSet, how: str) -> str:
+                if not cpus:
+                    return ""
+                return problem or _named(guests, programs, cpus, how)
+
+            yield in_way
 
     # Results
 
@@ -630,6 +720,25 @@ class Tuning:
         return Outcome(
             entry.path, entry.kind, value, before, Result.UNDONE, lost=lost
         )
+
+
+def _batches(settings: Iterable[T]) -> Iterator[list[T]]:
+    """Yield those of a rule of the kernel together; others are alone."""
+    for _, group in itertools.groupby(
+        settings,
+        lambda x: rule_of(x.path) if x.kind is Kind.KERNEL else x.path,
+    ):
+        found = list(group)
+        for start in range(0, len(found), _BATCH):
+            yield found[start : start + _BATCH]
+
+
+def _attributes(place: pathlib.Path) -> Mapping[str, bytes]:
+    """Return a file's extended attributes: SELinux's label, ACLs."""
+    try:
+        return {name: os.getxattr(place, name) for name in os.listxattr(place)}
+    except OSError:
+        return {}  # there is no file, or its file system has none
 
 
 def _pieces(data: bytes) -> tuple[str, ...]:

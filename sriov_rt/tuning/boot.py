@@ -140,6 +140,8 @@ def _grubby(
     entries = tuple(_entries(root))
     if root.exists("usr/sbin/grubby") is not True or not entries:
         return None
+    if any("$kernelopts" in (_text(root, path) or "") for path in entries):
+        return None  # a line of grubenv, which no entry shows
     command = ("grubby", "--update-kernel=ALL")
     new, old = " ".join(plan.arguments), " ".join(plan.removed)
     # It keeps the command line of kernels to come in these.

@@ -50,8 +50,9 @@ class RecordDamaged(exceptions.SriovRtError):
 
     def __init__(self, path: pathlib.Path, problem: str) -> None:
         super().__init__(
-            f"{path} is damaged ({problem}), so nothing can be undone; remove "
-            "it once you have set back by hand what it names"
+            f"{path} is damaged ({problem}), so nothing can be undone; undo "
+            "with the release of sriov-rt that wrote it, or remove it once "
+            "you have set back by hand what it names"
         )
 
 
@@ -94,11 +95,13 @@ class Entry:
     :param boot: the kernel's name of the boot in which that was.
     :param value: that was written; of a program the kernel's arguments.
     :param before: the files as they were, by path.
-    :param after: what they had afterwards; None until that is read back.
+    :param after: what they had afterwards; None until that is read back, and
+        empty for a program that was killed.
     :param made: directories that were made for it, the deepest one last.
     :param undo: the CPUs that undoing it disturbs.
     :param why: how, a clause.
     :param command: of a program, what makes its files again.
+    :param handlers: of an interrupt, whose it was: its number comes again.
     """
 
     path: str
@@ -111,6 +114,7 @@ class Entry:
     undo: CpuSet = dataclasses.field(default_factory=CpuSet)
     why: str = ""
     command: tuple[str, ...] = ()
+    handlers: str = ""
 
     def is_owed(self, boot: str) -> bool:
         """Return whether it counts only after another boot than this one."""
@@ -177,7 +181,6 @@ class Records:
         if record.entries or record.undone:
             data = documents.dump(record, _SCHEMA)
             files.replace(self._path, data, durable=True)
-            sync(self._directory)
         else:
             self._path.unlink(missing_ok=True)
         self.publish(record)
@@ -213,18 +216,13 @@ class Records:
             yield lock
 
 
-def sync(directory: pathlib.Path) -> None:
-    """Bring the names in a directory to the disk."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def was_killed(root: Root) -> bool:
     """Return whether a run has ended in the middle of a setting."""
+    found = Records(root)
     try:
-        return any(x.after is None for x in Records(root).read().entries)
-    except (OSError, RecordDamaged):
+        if all(x.after is not None for x in found.read().entries):
+            return False
+        with found.locked():
+            return True
+    except (OSError, RecordDamaged, TuningRuns):
         return False

@@ -12,6 +12,7 @@ import pathlib
 
 from sriov_rt import files
 from sriov_rt.exceptions import SriovRtError
+from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import lock
 from sriov_rt.vif import log
@@ -56,8 +57,10 @@ class LostPorts:
         A file that is none, or of another boot, is no port.
         """
         try:
-            data = files.read(self._path(port), records.MAX_FILE)
-            found = records.parse(data)
+            path, limit = self._path(port), records.MAX_FILE
+            found = records.parse(files.read(path, limit, private=True))
+            if found.port != port:
+                raise ParseError("port", found.port, "not of this file")
         except FileNotFoundError:
             return None
         except (OSError, SriovRtError) as error:

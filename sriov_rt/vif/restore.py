@@ -165,6 +165,15 @@ class Restoring:
 
         def is_due(namespace_id: Identity | None) -> bool:
             """Return whether it is lost still, and this its container."""
+            if record.request.namespace is None and (
+                self._container(record.owner) != request.namespace
+            ):
+                # A process id comes again; now its namespace is kept open.
+                raise errors.VifError(
+                    record.interface,
+                    port=port,
+                    detail="its container has another process; run this again",
+                )
             return self._lost.get(port) is not None and (
                 record.namespace_id in (None, namespace_id)
             )

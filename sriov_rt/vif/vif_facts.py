@@ -90,6 +90,8 @@ def _pools(
         nic = away.get(member.name) if nic is None else nic
         if isinstance(nic, Unknown):
             return nic, nic
+        if nic is None and isinstance(records, Unknown) and root.is_running():
+            return records, records  # a port may have it
         if nic is not None:
             found[member.network].add(nic)
         else:

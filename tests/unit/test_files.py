@@ -78,6 +78,27 @@ class ReplaceTest(unittest.TestCase):
         self.assertEqual(b"old", self.path.read_bytes())
         self.assertEqual(["file"], self.names())
 
+    def test_a_full_disk_is_named_by_the_file(self):
+        """Without a name, it would be the output that cannot be written."""
+        with (
+            mock.patch("os.write", side_effect=OSError(28, "No space left")),
+            self.assertRaises(OSError) as caught,
+        ):
+            files.replace(self.path, b"new")
+        self.assertEqual(str(self.path), caught.exception.filename)
+
+    def test_a_durable_one_is_on_the_disk_by_its_name(self):
+        """A power cut after it must not bring the old one back."""
+        synced = []
+
+        def fsync(descriptor):
+            synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+        with mock.patch("os.fsync", fsync):
+            files.replace(self.path, b"new", durable=True)
+        self.assertEqual(str(self.path.parent), synced[-1])
+        self.assertEqual(2, len(synced))
+
     def test_what_a_crash_left_is_written_over(self):
         self.path.with_name(".file.new").write_text("half of a lon")
         files.replace(self.path, b"new")

@@ -39,7 +39,7 @@ OTHERS = {
     "ml2": "mechanism_drivers",
     "nova_client": "region_name",
     "oslo_concurrency": "lock_path",
-    "keystone_authtoken": "",
+    "keystone_authtoken": "token_cache_time",
     "oslo_messaging_notifications": "driver transport_url",
     "oslo_messaging_rabbit": "ssl heartbeat_timeout_threshold",
     "oslo_reports": "log_dir",

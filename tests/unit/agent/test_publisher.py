@@ -207,9 +207,21 @@ class NobodyListensTest(unittest.TestCase):
 
     def test_another_failure_is_one_at_once(self):
         self.refuse(self.DOWN)
-        with self.assertRaises(BusUnreachable):
+        with self.assertRaises(BusUnreachable) as caught:
             self.bus.cast("heartbeat", host="rt-1")
         self.assertEqual(1, self.cast.call_count)
+        self.assertIn("the message queue runs", str(caught.exception))
+
+    def test_a_user_that_is_refused_is_to_be_corrected(self):
+        self.refuse(
+            "(0, 0): (403) ACCESS_REFUSED - Login was refused using "
+            "authentication mechanism AMQPLAIN. For details see the broker "
+            "logfile."
+        )
+        with self.assertRaises(BusUnreachable) as caught:
+            self.bus.cast("heartbeat", host="rt-1")
+        self.assertIn("write a user and password", str(caught.exception))
+        self.assertNotIn("runs", str(caught.exception))
 
     def test_a_second_failure_is_one(self):
         for words in (self.DOWN, self.GONE):

@@ -103,7 +103,7 @@ class HostApplyTest(trees.TreeTest):
 
     def test_a_host_on_hold(self):
         found = HostHold("alice", "kernel 6.12", 1_790_000_000.0)
-        host_maintenance.write(self.tree.root, found)
+        host_maintenance.hold(self.tree.root, found)
         self.assertNotIn("by hand", self.run_command("apply"))
         self.run_command("check", code=1)
 
@@ -133,6 +133,30 @@ class HostApplyTest(trees.TreeTest):
         self.assertNotIn("waits", printed)
         self.assertIn(f"done: /{fakes.RUNTIME}", printed)
         self.assertIn(f"done: /{fakes.KSM}", printed)
+
+    def test_another_command_meanwhile_does_not_end_the_wait(self):
+        self.claim()
+        path = f"run/sriov-rt/cpus/{UUID}.json"
+        stack = contextlib.ExitStack()
+        store = records.Records(self.tree.root)
+        pauses = iter(
+            (
+                lambda: stack.enter_context(store.locked()),
+                stack.close,
+                lambda: self.tree.remove(path),
+            )
+        )
+        with mock.patch("time.sleep", lambda _: next(pauses)()):
+            printed = self.run_command("apply", "--wait", "60")
+        self.assertIn(f"done: /{fakes.KSM}", printed)
+
+    def test_a_dry_run_of_an_undo_is_as_the_undo(self):
+        self.run_command("apply")
+        self.tree.write(fakes.RUNTIME, "900000\n")
+        printed = self.run_command("apply", "--undo", "--dry-run", code=1)
+        self.assertIn(f"changed: /{fakes.RUNTIME}", printed)
+        words = ("apply", "--undo", "--force", "--dry-run")
+        self.assertIn(f"planned: /{fakes.RUNTIME}", self.run_command(*words))
 
     def test_what_somebody_changed_takes_force(self):
         self.run_command("apply")

@@ -9,6 +9,7 @@ from unittest import mock
 
 from sriov_rt.cmd import host_maintenance
 from sriov_rt.cmd import main
+from sriov_rt.facts import HostHold
 from sriov_rt.host import maintenance
 from tests.unit.host import trees
 
@@ -76,6 +77,34 @@ class HostHoldTest(trees.TreeTest):
         self.assertEqual("NIC", self.found().why)
         self.run_command("hold", "--why", "NIC and BIOS", "--who", "bob")
         self.assertEqual("NIC and BIOS", self.found().why)
+
+    def before_it_acts(self, act):
+        """Have another command act once one has printed its plan."""
+        real = host_maintenance._locked  # noqa: SLF001
+
+        def locked(root):
+            with mock.patch.object(host_maintenance, "_locked", real):
+                act()
+            return real(root)
+
+        return mock.patch.object(host_maintenance, "_locked", locked)
+
+    def put_by_bob(self):
+        host_maintenance.release(self.tree.root, self.found())
+        found = HostHold("bob", "NIC", time.time())
+        host_maintenance.hold(self.tree.root, found)
+
+    def test_two_at_a_time(self):
+        """Who is later does not take the place of the other's."""
+        with self.before_it_acts(self.put_by_bob):
+            self.run_command("hold", "--why", "mine", code=2)
+        self.assertEqual("bob", self.found().who)
+
+    def test_a_release_ends_the_hold_that_it_prints(self):
+        self.run_command("hold", "--why", "mine")
+        with self.before_it_acts(self.put_by_bob):
+            self.run_command("release", code=2)
+        self.assertEqual("bob", self.found().who)
 
     def test_one_that_has_ended_is_nobodys(self):
         self.run_command("hold", "--why", "a", "--who", "bob", "--until", "1s")

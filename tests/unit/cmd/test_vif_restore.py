@@ -9,8 +9,8 @@ from sriov_rt.cmd import main
 from sriov_rt.cmd import vif_restore
 from sriov_rt.guest import running
 from sriov_rt.vif import plugger as pluggers
+from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.restore import Restored
 from tests.unit.host import trees
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import PORT
@@ -59,8 +59,9 @@ class CommandTest(ReloadTest):
     def test_turned_off(self):
         self.plugger.plug(asked(**VF))
         self.reload()
-        self.assertIn("nothing to do", self.run_command(restore=False))
-        self.assertEqual((), Restored().restored)
+        for words in ((), ("--dry-run",)):
+            printed = self.run_command(*words, restore=False)
+            self.assertEqual("nothing to do: [vif] restore is off\n", printed)
         self.assertIsNone(self.host.named("eth1", "box"))
 
 
@@ -79,6 +80,16 @@ class ContainerTest(trees.TreeTest):
         self.assertIsNone(self.find(fakes.OTHER))
 
     def test_one_that_has_none_yet(self):
-        self.assertIsNone(self.find())
-        self.tree.write("proc/4711/task/4711/children", "")
-        self.assertIsNone(self.find())
+        """Its port must not be made on the host meanwhile."""
+        for _ in range(2):
+            with self.assertRaisesRegex(VifError, "run this again"):
+                self.find()
+            self.tree.write("proc/4711/task/4711/children", "")
+
+    def test_what_cannot_be_read_is_no_container_that_has_ended(self):
+        self.tree.write(f"{running.CONTAINERS}/x.xml", "")
+        with (
+            mock.patch.object(vif_restore, "Root", lambda _: self.tree.root),
+            self.assertRaisesRegex(VifError, "x.xml: empty"),
+        ):
+            vif_restore.container(OWNER)

@@ -177,6 +177,27 @@ class EndTest(ClaimsTest):
         self.assertEqual(NONE, self.claim(TWO, 2))
         self.assertEqual([f"{TWO}.json"], self.names())
 
+    def test_who_only_looks_ends_none(self):
+        """Without the lock, another guest may claim it anew meanwhile."""
+        self.claim(ONE, 2)
+        self.age(claims.START_S + 1)
+        found = claims.Claims(self.root).by_guest()
+        self.assertEqual({NONE}, {*found.values()})
+        self.assertEqual([f"{ONE}.json"], self.names())
+
+    def test_one_that_ends_while_another_is_judged(self):
+        """Its release takes no lock; nobody is refused for it."""
+        self.claim(ONE, 2)
+        real = pathlib.Path.lstat
+
+        def lstat(path):
+            path.unlink(missing_ok=True)
+            return real(path)
+
+        with mock.patch.object(pathlib.Path, "lstat", lstat):
+            found = claims.Claims(self.root).by_guest()
+        self.assertEqual({NONE}, {*found.values()})
+
     def test_a_clock_that_is_put_back_keeps_none_for_years(self):
         self.claim(ONE, 2)
         self.age(-86400)

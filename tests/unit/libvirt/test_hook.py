@@ -140,6 +140,13 @@ class PrepareTest(HookTest):
         self.assertTrue(done.problem)
         self.assertIn("sched_rt_runtime_us=-1", done.problem)
 
+    def test_parents_of_ports_are_judged(self):
+        xml = domain('vif="macvlan"')
+        self.write("etc/sriov_rt/sriov-rt.conf", "[vif]\nparents = a:eno1\n")
+        self.assertEqual("", self.run_hook("prepare", xml).problem)
+        self.write("etc/sriov_rt/sriov-rt.conf", "[vif]\nparents = a:gone\n")
+        self.assertIn("gone", self.run_hook("prepare", xml).problem)
+
     def test_a_bad_request(self):
         for request, problem in (
             ('guest="fat"', "one of standard, lean, bare expected"),

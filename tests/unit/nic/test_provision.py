@@ -79,6 +79,10 @@ class MacsTest(unittest.TestCase):
             [f"enp1s0:{mac}", "enp2s0:02:00:5e:10:00:03"],
             ["enp1s0:fe:ff:ff:ff:ff:fe", "enp1s0:" + "0" * 99],
             ["enp1s0:fe:ff:ff:ff:ff:ff:ff"],
+            # VF 3 would have the MAC of a group, or none.
+            ["enp1s0:00:ff:ff:ff:ff:fe"],
+            ["enp1s0:fe:ff:ff:ff:ff:fe"],
+            ["enp1s0:00:00:00:00:00:00"],
         ):
             with self.subTest(words=words), self.assertRaises(ParseError):
                 self.parse(*words)
@@ -158,6 +162,22 @@ class ProvisionTest(unittest.TestCase):
         self.kernel.change_device(1, up=False)
         self.run_it(2, mac=first)
         self.assertEqual(pool, self.macs())
+
+    def test_an_interface_that_udev_renames_meanwhile(self):
+        """It does so with each one, right after a driver has made it."""
+        first = "02:00:5e:10:00:00"
+        set_mac = self.kernel.set_mac
+
+        def renamed(netdev, mac):
+            number = int(netdev[-1])
+            if not netdev.startswith("ens1"):
+                self.kernel.change_device(number, netdev=f"ens1v{number}")
+                raise errors.NoSuchDevice(netdev)
+            set_mac(netdev, mac)
+
+        self.kernel.set_mac = renamed
+        self.run_it(2, mac=first)
+        self.assertEqual([first, "02:00:5e:10:00:01"], self.macs())
 
     def test_macs_of_vfs_that_came_up_at_once(self):
         provide = self.kernel.provision

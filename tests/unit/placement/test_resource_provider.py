@@ -9,6 +9,7 @@ import requests_mock
 from keystoneauth1 import session
 from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
+from keystoneauth1.identity import v3 as identity
 
 from sriov_rt.placement import resource_provider
 from sriov_rt.placement.resource_provider import Provider
@@ -105,6 +106,37 @@ class FailuresTest(PlacementTestCase):
         self.assertEqual(403, raised.exception.status)
         self.assertIn("policy forbids it", str(raised.exception))
         self.assertIn("admin or service role", str(raised.exception))
+
+    def test_an_old_password_is_to_be_corrected(self):
+        keystone = "http://keystone.example.org/v3"
+        self.http.get(keystone, json={"version": {"id": "v3.14"}})
+        auth = identity.Password(
+            keystone,
+            username="sriov_rt",
+            password="old",
+            user_domain_id="default",
+            project_name="service",
+            project_domain_id="default",
+        )
+        placement = resource_provider.Placement(
+            Adapter(session.Session(auth=auth), service_type="placement")
+        )
+        said = set()
+        for request in ("req-1", "req-2"):
+            self.http.post(
+                f"{keystone}/auth/tokens",
+                status_code=401,
+                headers={"x-openstack-request-id": request},
+            )
+            with self.assertRaises(
+                resource_provider.PlacementUnreachable
+            ) as raised:
+                placement.find("rt-1")
+            said.add(str(raised.exception))
+        # One sentence, which the log has once.
+        (sentence,) = said
+        self.assertIn("correct them in [placement]", sentence)
+        self.assertIn("401", sentence)
 
     def test_server_errors_are_waited_out(self):
         for status in (500, 502, 503, 504):

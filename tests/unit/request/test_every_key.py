@@ -7,10 +7,13 @@ promise what nobody keeps.
 """
 
 import dataclasses
+import pathlib
+import tomllib
 import unittest
 from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
 from sriov_rt import decide
 from sriov_rt import facts
@@ -24,6 +27,8 @@ from sriov_rt.request import grammar
 from tests.unit import builders
 from tests.unit.guest import documents
 from tests.unit.host import trees
+
+PROJECT = pathlib.Path(__file__).parents[3] / "pyproject.toml"
 
 #: Name to a value that not every host or guest has as it is.
 EXAMPLES: Mapping[str, str] = {
@@ -146,12 +151,20 @@ class EveryKeyTest(unittest.TestCase):
 
 
 class HookTest(trees.TreeTest):
+    def test_each_part_is_read_by_its_source(self):
+        """A key may name any of them; hooks look up no entry points."""
+        project = tomllib.loads(PROJECT.read_text())["project"]
+        sources = project["entry-points"]["sriov_rt.fact_sources"]
+        for name, source in sources.items():
+            path, part = source.replace(":", "."), facts.unknown(name, "read")
+            with self.subTest(name), mock.patch(path, return_value=part):
+                found = selected.observe(self.root, {name})
+                self.assertEqual(part, getattr(found, name))
+
     def test_hooks_of_guests_judge_as_who_has_observed_all(self):
         """None is refused for a fact that nobody has looked for."""
         observer = Observer(self.root, "rt-1", "rt-1", trees.SOURCES)
-        # Those two concern no guest of libvirt's or oVirt's.
-        concerned = facts.PARTS.keys() - {"onload", "vifs"}
-        every = selected.readable(limited(observer.observe(), concerned))
+        every = selected.readable(observer.observe())
         for name, value in EXAMPLES.items():
             if name.startswith("onload"):
                 continue  # no hook admits it

@@ -3,6 +3,7 @@
 import errno
 import itertools
 import os
+import pathlib
 import re
 import shutil
 import time
@@ -19,6 +20,7 @@ from sriov_rt.tuning.apply import Refused
 from sriov_rt.tuning.apply import Result
 from sriov_rt.tuning.apply import Tuning
 from sriov_rt.tuning.settings import Kind
+from sriov_rt.tuning.settings import Setting
 from tests import periodic
 from tests.testbed import death
 from tests.unit.host import trees
@@ -26,6 +28,7 @@ from tests.unit.tuning import fakes
 
 SYSCTL = "etc/sysctl.d/90-sriov-rt.conf"
 PROFILE = "etc/tuned/sriov-rt/tuned.conf"
+WRITE = records.Records.write
 UUID = "b3f2e1d0-1111-4222-8333-444455556666"
 
 
@@ -70,6 +73,13 @@ class TuningTest(trees.TreeTest):
 
     def assert_as_before(self, message=None) -> None:
         self.assertEqual(self.before, fakes.snapshot(self.tree), message)
+
+
+class ProgramTest(unittest.TestCase):
+    def test_a_shell_without_root_s_path(self):
+        """As 'su' leaves it on Debian: update-grub is in /usr/sbin."""
+        with mock.patch.dict(os.environ, {"PATH": "/usr/bin:/bin"}):
+            apply.Host(Root("/")).run(("sh", "-c", "chroot --version"))
 
 
 class ApplyTest(TuningTest):
@@ -388,6 +398,120 @@ class ChangedTest(TuningTest):
         self.undo()
         self.assertTrue((self.tree.path / "etc/default/grub.d").is_dir())
 
+    def test_a_plan_that_changes_twice_beside_a_kernel_that_came(self):
+        """What a program changed at first is as it was before that."""
+        self.reset(fakes.fedora)
+        self.apply()
+        came = f"title New\noptions {fakes.LINE}\n"
+        self.tree.write(f"boot/{fakes.ENTRY}".replace("6.1", "6.2"), came)
+        self.assertIn("grubby", "".join(self.apply()))
+        self.undo()
+        self.tree.remove(f"boot/{fakes.ENTRY}".replace("6.1", "6.2"))
+        self.assert_as_before()
+
+    def test_the_number_of_an_interrupt_comes_again(self):
+        """It is another device's by then, with the affinity that we set."""
+        actions = "sys/kernel/irq/26/actions"
+        self.tree.write(actions, "i40e-eno1-TxRx-0\n")
+        self.apply()
+        path = "proc/irq/26/smp_affinity_list"
+        value = self.read(path)
+        self.tree.write(actions, "nvme0q1\n")
+        found = self.undo()[f"/{path}"]
+        self.assertEqual(Result.UNDONE, found.result)
+        self.assertEqual(value, self.read(path))
+
+    def test_a_dry_run_of_an_undo_says_what_is_left(self):
+        self.apply()
+        self.tree.write(fakes.RUNTIME, "900000\n")
+        self.tree.remove(SYSCTL)
+        self.tree.write(SYSCTL, "")
+        found = self.undo(dry=True)
+        for path in (fakes.RUNTIME, SYSCTL):
+            self.assertEqual(Result.CHANGED, found[f"/{path}"].result)
+        self.assertIn("it is empty, which", found[f"/{SYSCTL}"].why)
+        found = self.undo(dry=True, force=True)
+        self.assertEqual({Result.PLANNED}, {x.result for x in found.values()})
+
+    def test_attributes_of_a_file_stay(self):
+        """SELinux has its label there, and ACLs are such attributes."""
+        path = self.tree.path / "etc/tuned/active_profile"
+        try:
+            os.setxattr(path, "user.label", b"tuned_rw_etc_t")
+        except OSError as error:
+            self.skipTest(str(error))
+        for act in (self.apply, self.undo):
+            act()
+            self.assertEqual(
+                b"tuned_rw_etc_t", os.getxattr(path, "user.label")
+            )
+
+
+class DiskTest(TuningTest):
+    """Its disk is full, or read-only."""
+
+    def test_one_that_is_read_only_costs_its_files_alone(self):
+        """unlink(2) says so for names that are not there as well."""
+        self.apply()
+        real = pathlib.Path.unlink
+
+        def unlink(path, *args, **kwargs):
+            if path.is_relative_to(self.tree.path / "boot"):
+                raise OSError(errno.EROFS, "Read-only file system", str(path))
+            real(path, *args, **kwargs)
+
+        with mock.patch.object(pathlib.Path, "unlink", unlink):
+            self.tree.write(fakes.KSM, "1\n")
+            self.assertEqual(Result.DONE, self.apply()[f"/{fakes.KSM}"].result)
+
+    def test_one_that_is_full_is_named(self):
+        """Nothing is changed that cannot be written down."""
+        full = OSError(errno.ENOSPC, "No space left on device")
+        chosen = fakes.settings_of(self.tree)
+        with (
+            mock.patch("os.write", side_effect=full),
+            self.assertRaises(OSError) as caught,
+        ):
+            [*self.tuning().apply(chosen)]
+        self.assertIn("record.json", str(caught.exception.filename))
+        self.assert_as_before()
+
+    def test_a_record_that_nobody_could_read_is_not_written(self):
+        self.tree.write("boot/grub/grub.cfg", b"\xff" * 3_900_000)
+        found = self.apply()["update-grub"]
+        self.assertEqual(Result.REFUSED, found.result)
+        self.assertIn("bytes", found.why)
+        self.assertEqual([], self.host.commands)
+        records.Records(self.tree.root).read()
+
+    def test_a_record_of_another_release_is_not_called_damaged(self):
+        self.apply()
+        path = self.tree.path / records.PLACE / "record.json"
+        text = path.read_text().replace('{"schema":1,', '{"schema":9,')
+        path.write_text(text)
+        with self.assertRaises(records.RecordDamaged) as caught:
+            self.undo()
+        self.assertIn("release of sriov-rt", str(caught.exception))
+
+    def test_hundreds_of_settings_are_not_as_many_records(self):
+        """A host with 512 CPUs and 256 VFs has thousands of them."""
+        chosen = []
+        for irq in range(500):
+            path = f"proc/irq/{1000 + irq}/smp_affinity_list"
+            self.tree.write(path, "0-15\n")
+            chosen.append(Setting(Kind.KERNEL, f"/{path}", "0-1"))
+        self.tree.write("run/libvirt/qemu/x", "")
+        with mock.patch.object(
+            records.Records, "write", autospec=True, side_effect=WRITE
+        ) as write:
+            found = [*self.tuning().apply(chosen)]
+            self.assertEqual({Result.DONE}, {x.result for x in found})
+            self.assertLess(write.call_count, 40)
+            write.reset_mock()
+            self.assertEqual(500, len(self.undo()))
+            self.assertLess(write.call_count, 40)
+        self.assertEqual("0-15\n", self.read(path))
+
 
 class BootTest(TuningTest):
     def owed(self):
@@ -445,6 +569,28 @@ class BootTest(TuningTest):
         self.assertEqual(line, self.read("boot/grub/grub.cfg"))
         self.assertNotIn("update-grub", self.apply())
 
+    def test_it_is_owed_for_a_program_that_was_killed_at_its_end(self):
+        self.host.run = lambda command: (
+            fakes.FakeHost.run(self.host, command),
+            os._exit(9),
+        )
+        self.assertTrue(death.killed(self.apply, 10_000))
+        self.assertTrue(records.was_killed(self.tree.root))
+        del self.host.run
+        self.assertNotIn("update-grub", self.apply())
+        self.assertEqual("kernel command line", self.what())
+        self.assertFalse(records.was_killed(self.tree.root))
+        self.undo()
+        self.assert_as_before()
+
+    def test_one_that_runs_was_not_killed(self):
+        found = []
+        self.host.before = lambda: found.append(
+            records.was_killed(self.tree.root)
+        )
+        self.apply()
+        self.assertEqual([False], found)
+
     def test_everybody_may_read_it(self):
         self.addCleanup(os.umask, os.umask(0o077))
         self.apply()
@@ -472,6 +618,36 @@ class BootTest(TuningTest):
         self.boot()
         found = self.undo()
         self.assertEqual({"next boot"}, {x.when for x in found.values()})
+
+
+class RepeatedTest(TuningTest):
+    def test_a_kill_before_another_value_is_written(self):
+        """What is there is the value of the run before."""
+        self.apply()
+        conf = "[compute]\ncpu_dedicated_set = 2-3,10-11\n"
+        old = self.read("etc/nova/nova.conf")
+        self.tree.write("etc/nova/nova.conf", conf)
+        self.host.write = lambda _path, _text: os._exit(9)
+        self.assertTrue(death.killed(self.apply, 10_000))
+        del self.host.write
+        found = self.undo()
+        self.assertEqual({Result.UNDONE}, {x.result for x in found.values()})
+        self.tree.write("etc/nova/nova.conf", old)
+        self.assert_as_before()
+
+    def test_one_that_waits_with_another_value_is_as_it_was(self):
+        self.apply()
+        conf = "[compute]\ncpu_dedicated_set = 2-3,10-11\n"
+        old = self.read("etc/nova/nova.conf")
+        self.tree.write("etc/nova/nova.conf", conf)
+        self.claim("2-3")
+        mask = "/sys/devices/virtual/workqueue/cpumask"
+        self.assertEqual(Result.WAITS, self.apply()[mask].result)
+        self.assertFalse(records.was_killed(self.tree.root))
+        self.tree.remove(f"run/sriov-rt/cpus/{UUID}.json")
+        self.undo()
+        self.tree.write("etc/nova/nova.conf", old)
+        self.assert_as_before()
 
 
 class KillTest(TuningTest):

@@ -130,6 +130,14 @@ class LoaderTest(trees.TreeTest):
         (reason,) = self.found()
         self.assertEqual("command_line_by_hand", reason.code)
 
+    def test_entries_that_name_a_variable_are_the_operator_s(self):
+        """As RHEL 8 has them: grubby changes grubenv, which we do not read."""
+        fakes.fedora(self.tree)
+        self.tree.write(f"boot/{fakes.ENTRY}", "options $kernelopts\n")
+        (found,) = self.found()
+        self.assertIsInstance(found, Reason)
+        self.assertEqual("command_line_by_hand", found.code)
+
     def test_systemd_boot_has_kernel_install(self):
         fakes.systemd_boot(self.tree)
         line, program = self.found()

@@ -162,6 +162,38 @@ class RestoreTest(ReloadTest):
         self.assertIsNotNone(self.host.named("eth1", "pid:4711"))
         self.assertEqual(made, len(self.host.links))
 
+    def test_the_number_of_a_container_s_process_comes_again(self):
+        """By the time that its namespace is open, it is another's."""
+        self.plugger.plug(asked(namespace=None, **VF))
+        self.links.move(self.host.named("eth1"), "pid:4711")
+        self.reload()
+        for there in ("pid:4711", "pid:4713"):
+            self.host.namespace_id(there)
+            self.host.namespaces.add(there)
+        found = iter(("pid:4711", "pid:4713"))
+        restoring = Restoring(self.another(), lambda _owner: next(found))
+        ((port, why),) = restoring.run().left
+        self.assertEqual(PORT, port)
+        self.assertIn("another process", why)
+        self.assertIsNone(self.host.named("eth1", "pid:4711"))
+        self.assertEqual([PORT], self.lost())
+        self.containers["me"] = "pid:4713"
+        self.assertEqual(Restored((PORT,)), self.restoring().run())
+        self.assertIsNotNone(self.host.named("eth1", "pid:4713"))
+
+    def test_a_note_of_another_port_or_of_others_is_none(self):
+        self.plugger.plug(asked(**VF))
+        (record,) = self.plugger._records.all()  # noqa: SLF001
+        notes = LostPorts(self.directory / "records")
+        notes.put(record)
+        path = notes.directory / PORT
+        path.chmod(0o666)
+        self.assertEqual((), notes.all())
+        path.chmod(0o600)
+        path.rename(notes.directory / OTHER)
+        with self.assertLogs("sriov_rt.vif.lost", "ERROR"):
+            self.assertEqual((), notes.all())
+
     def test_a_driver_that_is_bound_again(self):
         """The VF is the same, its interface another one, on the host."""
         self.plugger.plug(asked(**VF))

@@ -129,6 +129,18 @@ class EndpointsTest(fakes.HostTest):
         self.assertEqual({"physnet1": ("other",)}, found.missing)
         self.assertEqual({"physnet1": (record.nic,)}, found.pools)
 
+    def test_one_that_is_not_there_is_unknown_without_the_records(self):
+        """A port may have it: who is not root cannot read that."""
+        text = f"[vif]\nrecords = /{self.directory.name}\nparents = a:there"
+        self.tree.write("sys/class/net/there/mtu", "1500\n")
+        (self.directory / "records").mkdir(parents=True)
+        (self.directory / "records").chmod(0o777)
+        self.tree.write(CONFIG, f"{text}\n")
+        self.assertEqual({"a": ("there",)}, self.found().pools)
+        self.tree.write(CONFIG, f"{text}, a:away\n")
+        for found in (self.found().pools, self.found().missing):
+            self.assertIsInstance(found, Unknown)
+
     def test_quarantined_ports_are_listed_with_the_reason(self):
         self.plugger.plug(fakes.asked(port=fakes.OTHER, name="eth2"))
         self.assertEqual((), self.found().quarantined)
