@@ -26,7 +26,7 @@ class MaintenanceTest(trees.TreeTest):
         self.assertIsNone(self.observe().hold)
 
     def test_a_hold_is_read_back_and_released(self):
-        host_maintenance.hold(self.tree.root, FOUND)
+        host_maintenance.write(self.tree.root, FOUND)
         self.assertEqual(FOUND, self.observe().hold)
         host_maintenance.release(self.tree.root, FOUND)
         self.assertIsNone(self.observe().hold)
@@ -34,7 +34,7 @@ class MaintenanceTest(trees.TreeTest):
 
     def test_one_with_an_end_ends_by_the_clock(self):
         found = HostHold("alice", "kernel 6.12", NOW, NOW + 60)
-        host_maintenance.hold(self.tree.root, found)
+        host_maintenance.write(self.tree.root, found)
         self.assertEqual(found, self.observe(NOW + 59).hold)
         self.assertIsNone(self.observe(NOW + 60).hold)
 
@@ -48,25 +48,25 @@ class MaintenanceTest(trees.TreeTest):
             with self.subTest(data[:40]):
                 self.assertIsInstance(self.observe().hold, Unknown)
         self.tree.remove(maintenance.PATH)
-        host_maintenance.hold(self.tree.root, FOUND)
+        host_maintenance.write(self.tree.root, FOUND)
         (self.tree.path / maintenance.PATH).chmod(0o666)
         self.assertIsInstance(self.observe().hold, Unknown)
         self.tree.make_unreadable(maintenance.PATH)
         self.assertIsInstance(self.observe().hold, Unknown)
 
     def test_what_a_kill_before_it_was_whole_leaves(self):
-        host_maintenance.hold(self.tree.root, FOUND)
+        host_maintenance.write(self.tree.root, FOUND)
         with (
             mock.patch("pathlib.Path.replace", side_effect=OSError),
             self.assertRaises(OSError),
         ):
-            host_maintenance.hold(self.tree.root, HostHold("alice", "no", NOW))
+            host_maintenance.write(self.tree.root, HostHold("alice", "no", NOW))
         self.assertEqual(FOUND, self.observe().hold)
 
     def test_an_agent_that_is_started_again_goes_on_with_it(self):
         before = self.seen_by_agent()
         self.assertNotIn("host_on_hold", before)
-        host_maintenance.hold(self.tree.root, FOUND)
+        host_maintenance.write(self.tree.root, FOUND)
         for _ in range(2):
             self.assertIn("host_on_hold", self.seen_by_agent())
         host_maintenance.release(self.tree.root, FOUND)
