@@ -49,6 +49,7 @@ _SHARED_LISTS = 4096
 _CPU_SET_BYTES = 80
 
 T = typing.TypeVar("T")
+D = typing.TypeVar("D")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +60,11 @@ class Unknown:
     """
 
     reason: str
+
+
+def known_or(value: T | Unknown, default: D) -> T | D:
+    """Return a fact, or a default in place of an unknown one."""
+    return default if isinstance(value, Unknown) else value
 
 
 class SchemaError(exceptions.SriovRtError, ValueError):

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.decide import audit
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import DecisiveFacts
@@ -121,8 +122,7 @@ def observe(
     observed = tuple(_observe(root, guests, owners))
     cpus = CpuSet().union(*(each.realtime_cpus for each in observed))
     others = tuple(occupancy.on_cpus(root, owners, cpus))
-    workloads = facts.onload.workloads
-    known = () if isinstance(workloads, Unknown) else workloads
+    known = known_or(facts.onload.workloads, ())
     accelerations = {
         each.instance: GuestOnload(each.state, each.why) for each in known
     }
@@ -157,20 +157,17 @@ def pods(
 
 def quarantined(facts: HostFacts) -> Iterator[Drift]:
     """Yield a drift for each quarantined port and VF of somebody gone."""
-    ports = facts.vifs.quarantined
-    for each in () if isinstance(ports, Unknown) else ports:
+    for each in known_or(facts.vifs.quarantined, ()):
         why = audit.quarantined(each)
         yield _drift(each.instance, why)
-    found = facts.vifs.holders
-    for vf in () if isinstance(found, Unknown) else found:
+    for vf in known_or(facts.vifs.holders, ()):
         if vf.why:
             yield _drift("", audit.vf_quarantined(vf))
 
 
 def lost(facts: HostFacts) -> Iterator[Drift]:
     """Yield a drift for each port whose interface went with its VF or NIC."""
-    ports = facts.vifs.lost
-    for each in () if isinstance(ports, Unknown) else ports:
+    for each in known_or(facts.vifs.lost, ()):
         why = audit.lost(each)
         yield Drift(
             *(each.instance, why.code, each.port, why.message, why.remedy, 0.0)

@@ -22,6 +22,7 @@ from sriov_rt.agent import metrics_server
 from sriov_rt.agent import vf_series
 from sriov_rt.agent.vf_series import Sample
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.decide import occupancy
 from sriov_rt.facts import CountedVf
 from sriov_rt.facts import HostFacts
@@ -179,8 +180,7 @@ def _certificate(facts: HostFacts) -> Iterator[Sample]:
 
 
 def _vfs(facts: HostFacts) -> Iterator[Sample]:
-    nics = facts.nics.nics
-    for nic in () if isinstance(nics, Unknown) else nics:
+    for nic in known_or(facts.nics.nics, ()):
         if isinstance(nic.vfs, Unknown) or not nic.vfs:
             continue
         used = sum(

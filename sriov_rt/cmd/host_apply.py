@@ -15,7 +15,7 @@ from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd import host
 from sriov_rt.cmd.command import Result
-from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import decisive
@@ -108,7 +108,7 @@ class Apply(host.OfHost, command.Lister):
         )
         tuning = Tuning(
             apply.Host(root),
-            plan.dedicated | _known(facts.cpus.isolated),
+            plan.dedicated | known_or(facts.cpus.isolated, CpuSet()),
             faults.progress(is_quiet=self.caller.is_quiet),
         )
         if args.undo:
@@ -257,7 +257,3 @@ def _result(
         text=lines or ["nothing to do"],
         code=EXIT_LEFT if is_left else 0,
     )
-
-
-def _known(cpus: CpuSet | Unknown) -> CpuSet:
-    return CpuSet() if isinstance(cpus, Unknown) else cpus

@@ -101,7 +101,7 @@ class HoldHost(command.ShowOne):
         root = Root("/")
         new = HostHold(args.who or _user(), args.why, time.time(), args.until)
         _check(root, new)
-        return _shown(new, None if args.dry_run else lambda: hold(root, new))
+        return _shown(new, None if args.dry_run else lambda: write(root, new))
 
 
 class ReleaseHost(command.ShowOne):
@@ -143,11 +143,11 @@ def _check(root: Root, new: HostHold) -> None:
 
 def _locked(root: Root) -> contextlib.AbstractContextManager[object]:
     path = root.path / maintenance.PATH
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    files.make_directory(path.parent)
     return files.locked(path.with_name(".hold.lock"), _LOCK_S)
 
 
-def hold(root: Root, new: HostHold) -> None:
+def write(root: Root, new: HostHold) -> None:
     """Put the host on hold.
 
     :raises HoldOfAnother: if somebody else has.

@@ -13,6 +13,7 @@ from typing import Any
 from sriov_rt.cmd import command
 from sriov_rt.cmd.command import Result
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.facts import Workload
 from sriov_rt.host.root import Root
 from sriov_rt.host.table import printable
@@ -132,8 +133,7 @@ class Status(command.Lister):
         driver = status.driver(root)
         every = status.Processes(root)
         effects = list(status.all_of(every, driver))
-        containers = instances.containers(root)
-        known = () if isinstance(containers, Unknown) else containers
+        known = known_or(instances.containers(root), ())
         whose = instances.processes(root, known)
         workloads = instances.observe(root)
         document = {

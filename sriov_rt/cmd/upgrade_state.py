@@ -23,6 +23,7 @@ from sriov_rt.cmd import faults
 from sriov_rt.cmd import paths
 from sriov_rt.cmd import upgrade_checks as checks
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.devices import settings as devices
 from sriov_rt.host import compute_driver_socket
 from sriov_rt.host.compute_driver_socket import Driver
@@ -358,8 +359,7 @@ class Host:
         unit = f"{UNITS}/{name}"
         if self.root.exists(unit) is False:
             return ()
-        names = self.root.list_dir(f"{unit}.d")
-        drop_ins = () if isinstance(names, Unknown) else names
+        drop_ins = known_or(self.root.list_dir(f"{unit}.d"), ())
         texts = []
         for each in (
             unit,

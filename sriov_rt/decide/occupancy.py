@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.decide.unknown_facts import unread
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import DecisiveFacts
@@ -113,8 +114,7 @@ def advice(
 
 def _routed(facts: DecisiveFacts) -> CpuSet:
     """Return the CPUs that interrupts are routed to."""
-    groups = facts.irqs.for_guests
-    known = () if isinstance(groups, Unknown) else groups
+    known = known_or(facts.irqs.for_guests, ())
     return CpuSet().union(*(each.effective for each in known))
 
 

@@ -26,6 +26,7 @@ from typing import cast
 
 from sriov_rt import exceptions
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.host import kernel
 from sriov_rt.host.compute_driver_socket import SOCKETS
 from sriov_rt.host.compute_driver_socket import SOCKETS_OF_INIT
@@ -168,8 +169,7 @@ class Archive(Root):
         return None
 
     def _output(self, command: str, limit: int = MAX_TEXT) -> str:
-        found = super().read_text(f"{_COMMANDS}/{command}", limit)
-        return "" if isinstance(found, Unknown) else found
+        return known_or(super().read_text(f"{_COMMANDS}/{command}", limit), "")
 
 
 #: Directories of which sos takes everything, if it takes them.

@@ -10,6 +10,7 @@ CPUs: ``AllowedCPUs=`` of a slice, or a partition that another program made
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.facts import CgroupPartition
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import GuestCgroup
@@ -106,8 +107,7 @@ def _others(
     waiting, looked_at = [ROOT], 0
     while waiting and looked_at < MAX_CGROUPS:
         directory = waiting.pop()
-        names = root.list_dir(directory)
-        for name in () if isinstance(names, Unknown) else names:
+        for name in known_or(root.list_dir(directory), ()):
             path = f"{directory}/{name}"
             # A file, and a cgroup without the controller, have none such.
             state = root.read_text(f"{path}/{STATE}")
@@ -123,8 +123,7 @@ def _others(
 
 def _own(root: Root, directory: str, offline: CpuSet) -> CpuSet:
     """Return the CPUs of a partition, none if it ended meanwhile."""
-    effective = values.cpu_set(root, f"{directory}/{EFFECTIVE}")
-    cpus = CpuSet() if isinstance(effective, Unknown) else effective
+    cpus = known_or(values.cpu_set(root, f"{directory}/{EFFECTIVE}"), CpuSet())
     for name in ("cpuset.cpus", "cpuset.cpus.exclusive"):
         chosen = values.cpu_set(root, f"{directory}/{name}")
         if not isinstance(chosen, Unknown):
@@ -154,8 +153,7 @@ def _legacy(root: Root, offline: CpuSet) -> GuestCgroup | Unknown:
 
 def _exclusive(root: Root, guests: str) -> Iterator[CgroupPartition]:
     """Yield the siblings of the guests' cpuset that share no CPU with it."""
-    names = root.list_dir(LEGACY_ROOT)
-    for name in () if isinstance(names, Unknown) else names:
+    for name in known_or(root.list_dir(LEGACY_ROOT), ()):
         path = f"{LEGACY_ROOT}/{name}"
         if (
             path == guests

@@ -5,6 +5,7 @@
 import re
 
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.parse import errors
@@ -121,5 +122,4 @@ def ports(root: Root, address: str) -> tuple[str, ...] | None | Unknown:
 
 def _port(root: Root, name: str) -> int:
     """Return which port of its function an interface has, from 0."""
-    number = values.integer(root, f"{NET}/{name}/dev_port")
-    return 0 if isinstance(number, Unknown) else number
+    return known_or(values.integer(root, f"{NET}/{name}/dev_port"), 0)

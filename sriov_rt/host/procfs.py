@@ -8,6 +8,7 @@ What ends meanwhile is left out.
 import itertools
 
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.facts import CpuSet
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
@@ -35,8 +36,7 @@ def numbers(root: Root, directory: str, most: int = MAX_THREADS) -> list[str]:
 
 def stat(root: Root, path: str) -> process.Stat | None:
     """Return the ``stat`` of a process or thread; None if it has ended."""
-    found = values.parsed(root, path, process.parse_stat)
-    return None if isinstance(found, Unknown) else found
+    return known_or(values.parsed(root, path, process.parse_stat), None)
 
 
 def allowed(root: Root, path: str) -> CpuSet | None:

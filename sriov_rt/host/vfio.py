@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.host.root import Root
 
 PROC = "proc"
@@ -39,8 +40,7 @@ class Holders:
         """
         if self._found is None:
             self._found = dict(self._scan())
-        names = self._root.list_dir(f"{device}/vfio-dev")
-        nodes = () if isinstance(names, Unknown) else names
+        nodes = known_or(self._root.list_dir(f"{device}/vfio-dev"), ())
         for node in (str(group), *(f"devices/{name}" for name in nodes)):
             if node in self._found:
                 return self._found[node]

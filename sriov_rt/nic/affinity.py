@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.host.vfs import DEVICES
@@ -47,8 +48,7 @@ def _serving(root: Root, address: str) -> frozenset[int]:
     none of that name, any may be it.
     """
     device = f"{DEVICES}/{address}"
-    listed = root.list_dir(f"{device}/net")
-    interfaces = () if isinstance(listed, Unknown) else listed
+    interfaces = known_or(root.list_dir(f"{device}/net"), ())
     numbers = root.list_dir(f"{device}/msi_irqs")
     if isinstance(numbers, Unknown):
         return frozenset()

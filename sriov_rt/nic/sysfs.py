@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.host import interfaces
 from sriov_rt.host import values
 from sriov_rt.host import vfs
@@ -51,14 +52,12 @@ def _text(root: Root, relative: str) -> str | None:
 
 def _link(root: Root, relative: str) -> str | None:
     """Return the last part of what a link leads to."""
-    name = values.link_name(root, relative)
-    return None if isinstance(name, Unknown) else name
+    return known_or(values.link_name(root, relative), None)
 
 
 def _names(root: Root, relative: str) -> Sequence[str] | None:
     """Return the sorted names in a directory."""
-    listed = root.list_dir(relative)
-    return None if isinstance(listed, Unknown) else listed
+    return known_or(root.list_dir(relative), None)
 
 
 def write(
@@ -141,12 +140,12 @@ class Sysfs:
             vendor=self._id(name, f"{device}/vendor"),
             product=self._id(name, f"{device}/device"),
             speed_mbps=self._speed(f"{NET}/{name}/speed"),
-            carrier=_or_none(
-                values.switch(self._root, f"{NET}/{name}/carrier")
+            carrier=known_or(
+                values.switch(self._root, f"{NET}/{name}/carrier"), None
             ),
             total_vfs=total,
             vfs=tuple(VfId(name, index, where) for index, where in found),
-            probes=_or_none(probes),
+            probes=known_or(probes, None),
             eswitch=self._eswitch(address),
         )
 
@@ -190,8 +189,7 @@ class Sysfs:
         device = f"{DEVICES}/{vf.address}"
         if _text(self._root, f"{device}/vendor") is None:
             raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
-        found = interfaces.of_function(self._root, vf.address)
-        listed = None if isinstance(found, Unknown) else found
+        listed = known_or(interfaces.of_function(self._root, vf.address), None)
         netdev = listed[0] if listed else None
         bare = VfDevice(
             driver=_link(self._root, f"{device}/driver"),
@@ -326,7 +324,7 @@ class Sysfs:
         return found.zfill(4)
 
     def _speed(self, path: str) -> int | None:
-        speed = _or_none(values.integer(self._root, path, minimum=-1))
+        speed = known_or(values.integer(self._root, path, minimum=-1), None)
         # Some drivers give SPEED_UNKNOWN, -1, as unsigned.
         return None if speed in (None, -1, 0, 2**32 - 1) else speed
 
@@ -361,10 +359,6 @@ class Sysfs:
                 if name.startswith("upper_")
             ),
         )
-
-
-def _or_none(value: T | Unknown) -> T | None:
-    return None if isinstance(value, Unknown) else value
 
 
 def _matching(pattern: re.Pattern[str], text: str | None) -> str | None:

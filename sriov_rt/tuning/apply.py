@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import enum
 import functools
+import hashlib
 import itertools
 import os
 import pathlib
@@ -66,7 +67,7 @@ _SYSTEM = "/usr/sbin:/sbin"
 _NAMED = 3
 
 #: Settings that are written down, and kept from guests, together.
-_BATCH = 64
+_BATCH = 256
 
 
 class Result(enum.StrEnum):
@@ -461,7 +462,11 @@ class Tuning:
             path=setting.path,
             kind=setting.kind,
             boot=self._boot,
-            value=setting.value,
+            value=(
+                _digest(setting.value.encode())
+                if setting.kind is Kind.FILE
+                else setting.value
+            ),
             before={},
             undo=setting.undo,
             why=setting.why,
@@ -643,7 +648,7 @@ class Tuning:
         if entry.kind is Kind.KERNEL:
             text = data.decode(errors="replace")
             return rule_of(entry.path).same(text, entry.value)
-        return data == entry.value.encode()
+        return _digest(data) == entry.value
 
     def _as(
         self, found: Mapping[str, State], other: Mapping[str, State]
@@ -743,6 +748,10 @@ def _attributes(place: pathlib.Path) -> Mapping[str, bytes]:
 
 def _pieces(data: bytes) -> tuple[str, ...]:
     return (data.decode("latin-1"),)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _line(data: bytes) -> str:

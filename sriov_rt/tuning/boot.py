@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.facts import HostFacts
 from sriov_rt.host import maintenance
 from sriov_rt.host.fix_plan import CONTRARY
@@ -254,8 +255,7 @@ def _program(
 
 def _entries(root: Root) -> Iterator[str]:
     for directory in _ENTRIES:
-        names = root.list_dir(directory)
-        for name in () if isinstance(names, Unknown) else names:
+        for name in known_or(root.list_dir(directory), ()):
             if name.endswith(".conf"):
                 yield f"/{directory}/{name}"
 
@@ -273,5 +273,6 @@ def by_hand(plan: FixPlan, root: Root) -> Iterator[Reason]:
 
 
 def _text(root: Root, path: str) -> str | None:
-    found = root.read_text(path[1:], _MAX_TEXT, may_be_empty=True)
-    return None if isinstance(found, Unknown) else found
+    return known_or(
+        root.read_text(path[1:], _MAX_TEXT, may_be_empty=True), None
+    )

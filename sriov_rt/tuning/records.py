@@ -25,7 +25,7 @@ PLACE = "var/lib/sriov-rt-tuning"
 
 _FILE = "record.json"
 _LOCK = ".lock"
-_SCHEMA = 1
+SCHEMA_VERSION = 1
 
 #: The longest record, in bytes; the files of a boot loader are in it.
 _MAX_RECORD = 16 * 1024 * 1024
@@ -93,7 +93,8 @@ class Entry:
     """A setting that was changed, or is being changed.
 
     :param boot: the kernel's name of the boot in which that was.
-    :param value: that was written; of a program the kernel's arguments.
+    :param value: that was written; SHA-256 of a file's text, which may be
+        longer than a document takes; of a program the kernel's arguments.
     :param before: the files as they were, by path.
     :param after: what they had afterwards; None until that is read back, and
         empty for a program that was killed.
@@ -170,7 +171,7 @@ class Records:
         """
         try:
             data = files.read(self._path, _MAX_RECORD, private=True)
-            return documents.load(Record, data, _MAX_RECORD, _SCHEMA)
+            return documents.load(Record, data, _MAX_RECORD, SCHEMA_VERSION)
         except FileNotFoundError:
             return Record()
         except (codec.SchemaError, files.Unusable) as error:
@@ -179,7 +180,7 @@ class Records:
     def write(self, record: Record) -> None:
         """Replace the record; it is on the disk afterwards."""
         if record.entries or record.undone:
-            data = documents.dump(record, _SCHEMA)
+            data = documents.dump(record, SCHEMA_VERSION)
             files.replace(self._path, data, durable=True)
         else:
             self._path.unlink(missing_ok=True)
@@ -192,7 +193,7 @@ class Records:
         if found is None:
             path.unlink(missing_ok=True)
             return
-        path.parent.mkdir(0o755, parents=True, exist_ok=True)
+        files.make_directory(path.parent)
         data = documents.dump(found, maintenance.SCHEMA_VERSION)
         files.replace(path, data, 0o644)
 
@@ -203,8 +204,7 @@ class Records:
         :raises TuningRuns: if one changes them.
         :raises OSError: if the directory is not root's alone.
         """
-        self._directory.parent.mkdir(0o755, parents=True, exist_ok=True)
-        self._directory.mkdir(0o700, exist_ok=True)
+        files.make_directory(self._directory, 0o700)
         files.check_directory(self._directory)
         with contextlib.ExitStack() as stack:
             try:

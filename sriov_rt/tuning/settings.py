@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sriov_rt.codec import Unknown
+from sriov_rt.codec import known_or
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import HostFacts
 from sriov_rt.host import values
@@ -264,8 +265,7 @@ def _of_interrupts(
     default = facts.irqs.default_affinity
     if not isinstance(default, Unknown) and default & plan.dedicated:
         yield f"{_IRQ}/default_smp_affinity", format_cpu_mask(housekeeping)
-    groups = facts.irqs.groups
-    for group in () if isinstance(groups, Unknown) else groups:
+    for group in known_or(facts.irqs.groups, ()):
         # The kernel alone moves those that it manages, and says EIO else.
         if group.effective & plan.dedicated and group.managed is not True:
             left = group.allowed - plan.dedicated or housekeeping
@@ -309,8 +309,7 @@ def _own(facts: HostFacts, root: Root, path: str) -> CpuSet:
 
 def _of_policy(root: Root, policy: str) -> CpuSet:
     path = f"{_CPU[1:]}/cpufreq/{policy}/affected_cpus"
-    found = values.cpu_set(root, path)
-    return CpuSet() if isinstance(found, Unknown) else found
+    return known_or(values.cpu_set(root, path), CpuSet())
 
 
 def _interrupts_of_cards(root: Root) -> frozenset[str]:
@@ -322,10 +321,8 @@ def _interrupts_of_cards(root: Root) -> frozenset[str]:
 
 
 def _names(root: Root, directory: str) -> tuple[str, ...]:
-    found = root.list_dir(directory)
-    return () if isinstance(found, Unknown) else found
+    return known_or(root.list_dir(directory), ())
 
 
 def _text(root: Root, path: str) -> str:
-    found = root.read_text(path.lstrip("/"), may_be_empty=True)
-    return "" if isinstance(found, Unknown) else found
+    return known_or(root.read_text(path.lstrip("/"), may_be_empty=True), "")

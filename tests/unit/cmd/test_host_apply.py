@@ -103,7 +103,7 @@ class HostApplyTest(trees.TreeTest):
 
     def test_a_host_on_hold(self):
         found = HostHold("alice", "kernel 6.12", 1_790_000_000.0)
-        host_maintenance.hold(self.tree.root, found)
+        host_maintenance.write(self.tree.root, found)
         self.assertNotIn("by hand", self.run_command("apply"))
         self.run_command("check", code=1)
 

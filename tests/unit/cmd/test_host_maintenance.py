@@ -92,7 +92,7 @@ class HostHoldTest(trees.TreeTest):
     def put_by_bob(self):
         host_maintenance.release(self.tree.root, self.found())
         found = HostHold("bob", "NIC", time.time())
-        host_maintenance.hold(self.tree.root, found)
+        host_maintenance.write(self.tree.root, found)
 
     def test_two_at_a_time(self):
         """Who is later does not take the place of the other's."""

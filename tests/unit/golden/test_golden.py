@@ -26,6 +26,7 @@ from sriov_rt.placement import host_traits
 from sriov_rt.scheduler.facts_table import FactsTable
 from sriov_rt.scheduler.listener import Endpoint
 from sriov_rt.scheduler.verdicts import Verdicts
+from sriov_rt.tuning import records as tuning_records
 from sriov_rt.verify import results
 from sriov_rt.vif import records
 from tests.unit import builders
@@ -72,6 +73,12 @@ LOADERS: typing.Mapping[str, Loader] = {
     "labels": lambda path: store.parse(path.read_bytes()),
     "record": lambda path: records.parse(path.read_bytes()),
     "result": results.read,
+    "tuning": lambda path: documents.load(
+        tuning_records.Record,
+        path.read_bytes(),
+        maintenance.MAX_FILE,
+        tuning_records.SCHEMA_VERSION,
+    ),
     "vf": lambda path: tenancy.parse(path.read_bytes()),
 }
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import os
+import pathlib
 import time
 from unittest import mock
 
@@ -26,15 +28,25 @@ class MaintenanceTest(trees.TreeTest):
         self.assertIsNone(self.observe().hold)
 
     def test_a_hold_is_read_back_and_released(self):
-        host_maintenance.hold(self.tree.root, FOUND)
+        host_maintenance.write(self.tree.root, FOUND)
         self.assertEqual(FOUND, self.observe().hold)
         host_maintenance.release(self.tree.root, FOUND)
         self.assertIsNone(self.observe().hold)
         host_maintenance.release(self.tree.root, FOUND)
 
+    def test_the_agent_reads_it_whatever_root_s_umask(self):
+        """It is another user, and to it unknown is held for ever."""
+        self.addCleanup(os.umask, os.umask(0o027))
+        self.tree.remove("var")
+        host_maintenance.write(self.tree.root, FOUND)
+        for each in pathlib.Path(maintenance.PATH).parents:
+            mode = (self.tree.path / each).stat().st_mode
+            if str(each).startswith("var"):
+                self.assertEqual(0o755, mode & 0o777, each)
+
     def test_one_with_an_end_ends_by_the_clock(self):
         found = HostHold("alice", "kernel 6.12", NOW, NOW + 60)
-        host_maintenance.hold(self.tree.root, found)
+        host_maintenance.write(self.tree.root, found)
         self.assertEqual(found, self.observe(NOW + 59).hold)
         self.assertIsNone(self.observe(NOW + 60).hold)
 
@@ -48,25 +60,27 @@ class MaintenanceTest(trees.TreeTest):
             with self.subTest(data[:40]):
                 self.assertIsInstance(self.observe().hold, Unknown)
         self.tree.remove(maintenance.PATH)
-        host_maintenance.hold(self.tree.root, FOUND)
+        host_maintenance.write(self.tree.root, FOUND)
         (self.tree.path / maintenance.PATH).chmod(0o666)
         self.assertIsInstance(self.observe().hold, Unknown)
         self.tree.make_unreadable(maintenance.PATH)
         self.assertIsInstance(self.observe().hold, Unknown)
 
     def test_what_a_kill_before_it_was_whole_leaves(self):
-        host_maintenance.hold(self.tree.root, FOUND)
+        host_maintenance.write(self.tree.root, FOUND)
         with (
             mock.patch("pathlib.Path.replace", side_effect=OSError),
             self.assertRaises(OSError),
         ):
-            host_maintenance.hold(self.tree.root, HostHold("alice", "no", NOW))
+            host_maintenance.write(
+                self.tree.root, HostHold("alice", "no", NOW)
+            )
         self.assertEqual(FOUND, self.observe().hold)
 
     def test_an_agent_that_is_started_again_goes_on_with_it(self):
         before = self.seen_by_agent()
         self.assertNotIn("host_on_hold", before)
-        host_maintenance.hold(self.tree.root, FOUND)
+        host_maintenance.write(self.tree.root, FOUND)
         for _ in range(2):
             self.assertIn("host_on_hold", self.seen_by_agent())
         host_maintenance.release(self.tree.root, FOUND)

@@ -484,6 +484,20 @@ class DiskTest(TuningTest):
         self.assertEqual([], self.host.commands)
         records.Records(self.tree.root).read()
 
+    def test_a_long_file_is_undone(self):
+        """tmpfiles.d of a host with 512 CPUs, which has no tuned."""
+        path = "/etc/tmpfiles.d/90-sriov-rt.conf"
+        text = "w /sys/devices/system/cpu/cpu1/x - - - - n/a\n" * 2000
+        for _ in range(2):
+            found = [
+                *self.tuning().apply([Setting(Kind.FILE, path, text)]),
+                *self.undo().values(),
+            ]
+            self.assertEqual(
+                [Result.DONE, Result.UNDONE], [x.result for x in found]
+            )
+        self.assert_as_before()
+
     def test_a_record_of_another_release_is_not_called_damaged(self):
         self.apply()
         path = self.tree.path / records.PLACE / "record.json"
