@@ -49,7 +49,7 @@ NAME = "kube-worker"
 CREATE_SECONDS = 900.0
 BOOT_SECONDS = 1500.0
 POD_SECONDS = 600.0
-FACTS_SECONDS = 120.0
+FACTS_SECONDS = 300.0
 
 
 class TestWorker(CloudTestCase, worker.WorkerTestCase):

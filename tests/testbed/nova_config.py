@@ -99,7 +99,7 @@ def compute(host: Host) -> dict[str, ini.Section]:
     sections |= {
         "libvirt": {
             "virt_type": host.virt_type,
-            # A worker's programs want more than QEMU's own choice.
+            # What KVM runs has the host's CPU.
             "cpu_mode": (
                 "host-passthrough" if host.virt_type == "kvm" else "none"
             ),
