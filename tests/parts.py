@@ -147,6 +147,13 @@ PARTS = (
         "cluster",
         "NFD's labels in a cloud, and a cluster by Magnum",
         "cluster",
+        _modules("cluster", "test_labels", "test_magnum"),
+    ),
+    Part(
+        "cluster-worker",
+        "a worker of Kubernetes that is a server of Nova's, and joins",
+        "cluster",
+        _modules("cluster", "test_worker"),
     ),
     Part(
         "cloud-migration",

@@ -111,6 +111,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "kubernetes.test_magnum",
         "kubernetes.test_worker",
         "cluster.test_magnum",
+        "cluster.test_worker",
     ),
     "sriov_rt/neutron": ("functional.neutron", "vm.test_vf", "cloud.test_vif"),
     "sriov_rt/nic": (*_VFS, "vm.test_vif_kill", "vm.test_pod_vf"),

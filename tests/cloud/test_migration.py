@@ -57,8 +57,8 @@ class TestMigration(CloudTestCase):
     def setUpClass(cls) -> None:
         """Let the second host join."""
         super().setUpClass()
-        cls.addClassCleanup(cls.cloud.leave_second)
-        cls.cloud.join_second(Progress())
+        cls.addClassCleanup(cls.cloud.leave, cls.cloud.second)
+        cls.cloud.join(cls.cloud.second, Progress())
 
     def setUp(self) -> None:
         """See that the second host is known to be fit."""

@@ -15,6 +15,7 @@ from tests.testbed import seed
 from tests.testbed import settings
 from tests.testbed.compute_host import ComputeHost
 from tests.testbed.progress import Progress
+from tests.testbed.realtime_host import RealtimeHost
 from tests.testbed.servers import Servers
 from tests.testbed.services import Services
 from tests.testbed.waiting import run
@@ -43,8 +44,15 @@ class Cloud:
         self.second = realtime_host.RealtimeHost(
             self.place, self.env, realtime_host.SECOND
         )
+        self.workers = realtime_host.RealtimeHost(
+            self.place, self.env, realtime_host.WORKERS
+        )
         self.containers = container_host.ContainerHost(self.place, self.env)
         self.services = Services(self.place, self.env)
+
+    @property
+    def _machines(self) -> tuple[RealtimeHost, ...]:
+        return (self.realtime, self.second, self.workers)
 
     def check(self) -> None:
         """See that the emulated hosts go on.
@@ -52,18 +60,16 @@ class Cloud:
         :raises errors.MachineHangs: when one does not.
         :raises errors.TestbedError: when one does not answer otherwise.
         """
-        for each in (self.realtime, self.second):
+        for each in self._machines:
             if each.machine.running:
                 each.machine.check()
 
     def host(self, name: str) -> ComputeHost:
         """Return a compute host to run commands on.
 
-        :param name: STD, RT, RT2 or LXC.
+        :param name: STD, RT, RT2, RT3 or LXC.
         """
-        machines = {
-            each.node.name: each for each in (self.realtime, self.second)
-        }
+        machines = {each.node.name: each for each in self._machines}
         return ComputeHost(name, self.place, machines, self.containers)
 
     def join_containers(self) -> bool:
@@ -84,23 +90,25 @@ class Cloud:
         """
         joining.leave_containers(self.containers, self.api)
 
-    def join_second(self, progress: Progress) -> None:
-        """Start the host RT2 and wait until servers can be booted on it.
+    def join(self, host: RealtimeHost, progress: Progress) -> None:
+        """Start RT2 or RT3 and wait until servers can be booted on it.
 
+        :param host: second or workers.
         :param progress: where to say what goes on.
         :raises errors.TestbedError: when it doesn't come up.
         """
-        if not self.second.machine.running:
-            self.second.configure()
-            self.second.boot(progress)
-        joining.join_realtime(self.second, self.api)
+        if not host.machine.running:
+            host.configure()
+            host.boot(progress)
+        joining.join_realtime(host, self.api)
 
-    def leave_second(self) -> None:
-        """End the host RT2, which has no servers any more.
+    def leave(self, host: RealtimeHost) -> None:
+        """End RT2 or RT3, which has no servers any more.
 
+        :param host: second or workers.
         :raises errors.TestbedError: when something of it stays.
         """
-        joining.leave_realtime(self.second, self.api)
+        joining.leave_realtime(host, self.api)
 
     def run(self, *command: str, timeout: float = 120.0) -> str:
         """Run a program of the environment as the cloud's administrator.

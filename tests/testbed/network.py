@@ -19,6 +19,9 @@ REALTIME_ADDRESS = "10.99.0.2"
 #: Host name and address of a second one, which tests of moves let join.
 SECOND = "rt-2"
 SECOND_ADDRESS = "10.99.0.4"
+#: Host name and address of a third one, for a worker of Kubernetes.
+WORKERS = "rt-3"
+WORKERS_ADDRESS = "10.99.0.5"
 #: Host name and address of the namespaces with containers.
 CONTAINERS = "lxc-1"
 CONTAINERS_ADDRESS = "10.99.0.3"
@@ -26,7 +29,9 @@ PREFIX_LENGTH = 24
 
 BRIDGE = "srt0"
 #: The machine's ends of the virtual machines' management NICs.
-TAPS = {REALTIME: "srt-rt1", SECOND: "srt-rt2"}
+TAPS = {REALTIME: "srt-rt1", SECOND: "srt-rt2", WORKERS: "srt-rt3"}
+#: The machine's end of the wire of rt-3's NICs; a test makes it.
+OUTLET = "srt-rt3-wire"
 #: The controller's end of the cable to lxc-1.
 VETH = "srt-lxc1"
 
@@ -91,6 +96,7 @@ def hosts() -> str:
         f"{CONTROLLER_ADDRESS} {CONTROLLER}\n"
         f"{REALTIME_ADDRESS} {REALTIME}\n"
         f"{SECOND_ADDRESS} {SECOND}\n"
+        f"{WORKERS_ADDRESS} {WORKERS}\n"
         f"{CONTAINERS_ADDRESS} {CONTAINERS}\n"
     )
 

@@ -26,7 +26,8 @@ class Host:
         option device_spec of Nova's section pci.
     :param tb_cache_mb: MiB of translated code that QEMU keeps an instance;
         QEMU's own choice when 0.
-    :param virt_type: "qemu" for virtual machines, "lxc" for containers.
+    :param virt_type: "qemu" or "kvm" for virtual machines, "lxc" for
+        containers.
     """
 
     name: str
@@ -98,7 +99,10 @@ def compute(host: Host) -> dict[str, ini.Section]:
     sections |= {
         "libvirt": {
             "virt_type": host.virt_type,
-            "cpu_mode": "none",
+            # What KVM runs has the host's CPU.
+            "cpu_mode": (
+                "host-passthrough" if host.virt_type == "kvm" else "none"
+            ),
             # No host resolves the names of the others.
             "live_migration_inbound_addr": host.address,
             **(

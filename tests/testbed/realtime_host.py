@@ -7,6 +7,8 @@ import functools
 import json
 import pathlib
 from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
 from tests.testbed import controller_config
 from tests.testbed import errors
@@ -42,10 +44,13 @@ _STATE = pathlib.Path("/var/lib/nova")
 #: are VFs 2 and 3 of their PF, of which each other function number is one.
 POOL_NETWORK = settings.POOL_NETWORK
 _POOL = {"enp2s0v2": "0000:02:10.4", "enp2s0v3": "0000:02:10.6"}
-_PARENTS = {
-    POOL_NETWORK: tuple(_POOL),
-    settings.WIRE_NETWORK: tuple(_PHYSICAL_FUNCTIONS.values()),
-}
+_PARENTS = (
+    *(f"{POOL_NETWORK}:{name}" for name in _POOL),
+    *(
+        f"{settings.WIRE_NETWORK}:{name}"
+        for name in _PHYSICAL_FUNCTIONS.values()
+    ),
+)
 #: What is being plugged has a file there.
 RECORDS = "/run/sriov-rt/vif"
 #: Nova's, Neutron's, and that of our agent: what packages would make.
@@ -75,26 +80,55 @@ class Node:
     :param name: host name.
     :param number: in its MAC addresses.
     :param address: of its management NIC.
-    :param ports: whether instances on it can have ports: it has VFs then,
-        and Neutron's agents.
+    :param agents: Neutron's that it has; with that of SR-IOV it has VFs.
+    :param parents: where ports of sriov_rt are made, as in
+        "physnet2:enp1s0".
+    :param outlet: tap that the wire of its PFs leads to. A host with one has
+        room for one large instance, which it runs by KVM: QEMU emulates a CPU
+        with SVM, and what runs under that is emulated once, not twice.
     """
 
     name: str
     number: int
     address: str
-    ports: bool
+    agents: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    outlet: str | None = None
 
     @property
     def services(self) -> tuple[str, ...]:
         """What runs in it, in the order in which it is started."""
-        agents = PORT_AGENTS if self.ports else ()
-        return (AGENT, *agents, COMPUTE)
+        return (AGENT, *self.agents, COMPUTE)
+
+    @property
+    def direct(self) -> bool:
+        """Whether instances on it can have VFs."""
+        return SRIOV_AGENT in self.agents
 
 
-FIRST = Node(network.REALTIME, 1, network.REALTIME_ADDRESS, ports=True)
+FIRST = Node(
+    network.REALTIME, 1, network.REALTIME_ADDRESS, PORT_AGENTS, _PARENTS
+)
 #: Where instances of the first are moved to, and no more than that takes.
-SECOND = Node(network.SECOND, 2, network.SECOND_ADDRESS, ports=False)
-NODES = {each.name: each for each in (FIRST, SECOND)}
+SECOND = Node(network.SECOND, 2, network.SECOND_ADDRESS)
+#: Where a worker of Kubernetes boots.
+WORKERS = Node(
+    network.WORKERS,
+    3,
+    network.WORKERS_ADDRESS,
+    (NEUTRON_AGENT,),
+    (f"{POOL_NETWORK}:{_PHYSICAL_FUNCTIONS['physnet1']}",),
+    network.OUTLET,
+)
+NODES = {each.name: each for each in (FIRST, SECOND, WORKERS)}
+
+#: What differs from rt-1 where there is an outlet. KVM refuses a PREEMPT_RT
+#: kernel on a CPU without a constant TSC, as QEMU's is.
+_LARGE: Mapping[str, Any] = {
+    "kernel": "amd64",
+    "memory_mb": 6144,
+    "hugepages": 1100,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,8 +155,10 @@ class RealtimeHost:
             address=f"{node.address}/{network.PREFIX_LENGTH}",
             hosts={network.CONTROLLER: network.CONTROLLER_ADDRESS},
         )
-        if not node.ports:
+        if not node.direct:
             shape = dataclasses.replace(shape, vfs=0)
+        if node.outlet is not None:
+            shape = dataclasses.replace(shape, outlet=node.outlet, **_LARGE)
         return RtVm(self.place, shape)
 
     def configure(self) -> None:
@@ -135,9 +171,10 @@ class RealtimeHost:
             address=node.address,
             state=_STATE,
             log=self._log,
-            device_specs=_device_specs() if node.ports else (),
+            device_specs=_device_specs() if node.direct else (),
             # QEMU's own choice is 1 GiB, which `locked` makes real memory.
             tb_cache_mb=96,
+            virt_type="kvm" if node.outlet else "qemu",
         )
         ini.write(etc / "nova.conf", nova_config.compute(host))
         sections = controller_config.neutron(
@@ -152,13 +189,13 @@ class RealtimeHost:
             node.name,
             nova=etc / "nova.conf",
             own=self._own,
-            services=("q-sriov-agt",) if node.ports else (),
+            services=("q-sriov-agt",) if node.direct else (),
             variables={
                 "NEUTRON_CONF": etc / "neutron.conf",
                 "SRIOV_AGENT_CONF": etc / "sriov_agent.ini",
                 "SRIOV_RT_DEDICATED_CPUS": DEDICATED_CPUS,
                 "SRIOV_RT_NOTIFICATION_DRIVER": "messagingv2",
-                "SRIOV_RT_PARENTS": _parents() if node.ports else "none",
+                "SRIOV_RT_PARENTS": ",".join(node.parents) or "none",
                 "SRIOV_RT_RUN_DIR": pathlib.Path(RECORDS).parent,
                 "SRIOV_RT_SHARED_CPUS": SHARED_CPUS,
             },
@@ -188,6 +225,8 @@ class RealtimeHost:
                     _PORTS_CONFIGURATION,
                 )
             )
+            if self.node.outlet is not None:
+                machine.run(("modprobe", "kvm_amd"))
 
     def start(self, name: str, earlier: pathlib.Path | None = None) -> None:
         """Start a service, unless it runs.
@@ -295,14 +334,6 @@ def _device_specs() -> tuple[str, ...]:
         )
         for physical_network, addresses in _PASSED_THROUGH.items()
         for address in addresses
-    )
-
-
-def _parents() -> str:
-    return ",".join(
-        f"{physical_network}:{netdev}"
-        for physical_network, netdevs in _PARENTS.items()
-        for netdev in netdevs
     )
 
 

@@ -170,13 +170,29 @@ def images(api: Connection, files: guest_image.GuestImage) -> None:
     :raises openstack.exceptions.HttpException: when Glance refuses.
     """
     common = {
-        "kernel_id": _image(api, "guest-kernel", "aki", files.kernel, {}),
-        "ramdisk_id": _image(api, "guest-ramdisk", "ari", files.ramdisk, {}),
+        **kernel(api, IMAGE, files.kernel, files.ramdisk),
         "os_command_line": _KERNEL_ARGUMENTS,
         "hw_machine_type": "q35",
     }
     for name, properties in _IMAGES.items():
         raw_image(api, name, files.disk, {**common, **properties})
+
+
+def kernel(
+    api: Connection, name: str, file: pathlib.Path, ramdisk: pathlib.Path
+) -> dict[str, str]:
+    """Upload a kernel; return the properties of an image that it boots.
+
+    :param api: the cloud.
+    :param name: what the names of both images begin with.
+    :param file: the kernel.
+    :param ramdisk: its initramfs.
+    :raises openstack.exceptions.HttpException: when Glance refuses.
+    """
+    return {
+        "kernel_id": _image(api, f"{name}-kernel", "aki", file, {}),
+        "ramdisk_id": _image(api, f"{name}-ramdisk", "ari", ramdisk, {}),
+    }
 
 
 def raw_image(
@@ -194,6 +210,21 @@ def raw_image(
     return _image(api, name, "raw", file, properties)
 
 
+def qcow2_image(
+    api: Connection, name: str, file: pathlib.Path, properties: dict[str, str]
+) -> str:
+    """Upload an image that Nova unpacks.
+
+    :param api: the cloud.
+    :param name: its name.
+    :param file: the image.
+    :param properties: its properties.
+    :returns: its id.
+    :raises openstack.exceptions.HttpException: when Glance refuses.
+    """
+    return _image(api, name, "qcow2", file, properties)
+
+
 def _image(
     api: Connection,
     name: str,
@@ -205,7 +236,7 @@ def _image(
         name,
         filename=str(file),
         disk_format=kind,
-        container_format="bare" if kind == "raw" else kind,
+        container_format=kind if kind in ("aki", "ari") else "bare",
         visibility="public",
         allow_duplicates=True,
         meta=properties,

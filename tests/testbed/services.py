@@ -17,6 +17,7 @@ from tests.testbed.realtime_host import RealtimeHost
 STD = network.CONTROLLER
 RT = network.REALTIME
 RT2 = network.SECOND
+RT3 = network.WORKERS
 LXC = network.CONTAINERS
 
 

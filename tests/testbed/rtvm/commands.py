@@ -123,6 +123,7 @@ def qemu(
         *_physical_function(machine, 1),
         *_physical_function(machine, 2),
         *_cable(machine),
+        *_outlet(machine),
         *_storage(machine),
         *("-kernel", str(kernel), "-initrd", str(initramfs)),
         *("-append", arguments),
@@ -201,4 +202,15 @@ def _cable(machine: Machine) -> tuple[str, ...]:
     return (
         *("-netdev", f"stream,id=cable,{end},{address}"),
         *("-netdev", "hubport,id=far,hubid=0,netdev=cable"),
+    )
+
+
+def _outlet(machine: Machine) -> tuple[str, ...]:
+    """Return one more port of the hub, with a tap of the outer machine."""
+    if machine.outlet is None:
+        return ()
+    tap = f"ifname={machine.outlet},script=no,downscript=no"
+    return (
+        *("-netdev", f"tap,id=outlet,{tap}"),
+        *("-netdev", "hubport,id=out,hubid=0,netdev=outlet"),
     )

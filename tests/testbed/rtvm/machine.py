@@ -77,7 +77,7 @@ class Machine:
     :param arguments: kernel arguments beside those the emulation needs.
     :param sysctls: set before anything is started.
     :param cpus: number of CPUs.
-    :param memory_mb: MiB of memory, at most MOST_MEMORY_MB.
+    :param memory_mb: MiB of memory, at most MOST_MEMORY_MB with VFs.
     :param hugepages: pages of 2 MiB reserved at boot.
     :param vfs: VFs that each of the two PFs gets before libvirtd starts.
     :param tap: tap interface of the management card, made by the caller;
@@ -91,6 +91,8 @@ class Machine:
     :param export: directory that it can mount by 9p as EXPORT; None for none.
     :param cable: from the wire between its PFs to another machine's; None
         for a wire of its own.
+    :param outlet: tap interface, made by the caller, that the wire between
+        its PFs leads to; None for a wire that ends in it.
     """
 
     name: str = "rt-1"
@@ -111,6 +113,7 @@ class Machine:
     compute_id: str = ""
     libvirt: bool = True
     cable: Cable | None = None
+    outlet: str | None = None
     disk: pathlib.Path | None = None
     export: pathlib.Path | None = None
 
@@ -119,10 +122,10 @@ class Machine:
 
         :raises errors.TestbedError: with what to change.
         """
-        if not 0 < self.memory_mb <= MOST_MEMORY_MB:
+        if self.vfs and self.memory_mb > MOST_MEMORY_MB:
             raise errors.TestbedError(
                 f"{self.name}: give it at most {MOST_MEMORY_MB} MB of "
-                f"memory, not {self.memory_mb}"
+                f"memory, not {self.memory_mb}, or no VFs"
             )
         if not 0 <= self.vfs <= MOST_VFS:
             raise errors.TestbedError(

@@ -18,7 +18,7 @@ _NO_SCRIPTS = "script=no,downscript=no"
 _UUID = "83679162-1378-4288-a2d4-70e13ec132aa"
 
 #: As the cloud's guests have it; see seed.
-_ARGUMENTS = (
+ARGUMENTS = (
     "console=ttyS0 no_timer_check mitigations=off cryptomgr.notests "
     "hpet=disable"
 )
@@ -28,11 +28,22 @@ def lay_network() -> None:
     """Make the bridge and the node's tap, in namespaces of this process."""
     sh("mount", "--make-rprivate", "/")
     sh("ip", "link", "set", "lo", "up")
+    lay_bridge(_TAP)
+
+
+def lay_bridge(tap: str) -> None:
+    """Make the bridge that the API server listens on, with a tap in it."""
     sh(*("ip", "link", "add", _BRIDGE, "type", "bridge"), "forward_delay", "0")
     sh("ip", "address", "add", f"{GATEWAY}/24", "dev", _BRIDGE)
     sh("ip", "link", "set", _BRIDGE, "up")
-    sh("ip", "tuntap", "add", "dev", _TAP, "mode", "tap")
-    sh("ip", "link", "set", _TAP, "master", _BRIDGE, "up")
+    sh("ip", "tuntap", "add", "dev", tap, "mode", "tap")
+    sh("ip", "link", "set", tap, "master", _BRIDGE, "up")
+
+
+def remove_bridge(tap: str) -> None:
+    """Remove what lay_bridge() made."""
+    for each in (tap, _BRIDGE):
+        sh("ip", "link", "delete", each)
 
 
 class Machine:
@@ -67,7 +78,7 @@ class Machine:
         disk = self._directory / "disk.raw"
         # It is sparse, and stays so.
         sh("cp", "--sparse=always", str(self._image.disk), str(disk))
-        arguments = f"{_ARGUMENTS} {parameters}"
+        arguments = f"{ARGUMENTS} {parameters}"
         drive = f"file={self._config_drive(user_data)},format=raw,if=virtio"
         with (self._directory / "console.log").open("wb") as console:
             self._process = subprocess.Popen(
