@@ -8,6 +8,7 @@ A veth stands for the VF, with an inode of its own each time that it is made.
 import dataclasses
 import os
 import pathlib
+import shutil
 
 from sriov_rt.kernel.tc import Limits
 from sriov_rt.nic.tenancy import Tenancies
@@ -152,6 +153,21 @@ class ReloadTest(test_plugger.PluggerTestCase):
         self.assertEqual(Restored(), self.restore())
         sh("ip", "-n", "other", "link", "del", "eth1")
         self.assertEqual(Restored(), self.restore())
+
+    def test_records_of_a_backup_are_given_up(self):
+        self.plugger.plug(self.request)
+        backup = self.directory.with_name("backup")
+        shutil.copytree(self.directory, backup)
+        self.assertTrue(self.plugger.unplug(PORT))
+        # As after a boot: what they name is another one.
+        self.destroy()
+        self.make()
+        shutil.rmtree(self.directory)
+        backup.rename(self.directory)
+        self.assertEqual(State.ABSENT, self.shown()[0].state)
+        self.assertEqual((PORT,), self.another().recover().released)
+        self.assertEqual((), self.shown())
+        self.assertEqual("eth1", self.another().plug(self.request).interface)
 
     def test_a_container_that_has_ended_gets_none(self):
         self.plugger.plug(self.request)
