@@ -37,6 +37,7 @@ from sriov_rt.labels import own
 from sriov_rt.labels import recorded
 from sriov_rt.labels.recorded import Recorded
 from sriov_rt.parse import duration
+from sriov_rt.parse.text import printable
 from sriov_rt.reason import Reason
 from sriov_rt.request import words
 from sriov_rt.tuning import records
@@ -355,7 +356,7 @@ def _plain(
 
 def _summary(facts: HostFacts, mode: str | None, found: Readiness) -> str:
     what = "realtime" if mode is None else f"realtime and {mode}"
-    host = table.printable(facts.host)
+    host = printable(facts.host)
     if found.is_ready:
         return f"ready: {host} can serve {what} instances"
     return f"not ready: {host} cannot serve {what} instances"
@@ -377,24 +378,20 @@ def onload_lines(facts: HostFacts, resource: str) -> Iterator[str]:
     """Yield the NICs that Onload can use, as lines of text."""
     nics, pools = facts.onload.nics, facts.vifs.pools
     if isinstance(nics, Unknown):
-        why = table.printable(nics.reason)
+        why = printable(nics.reason)
         yield f"NICs that Onload can use: unknown ({why})"
     else:
-        usable = (
-            f"{table.printable(nic)} ({how})" for nic, how in nics.items()
-        )
+        usable = (f"{printable(nic)} ({how})" for nic, how in nics.items())
         yield f"NICs that Onload can use: {', '.join(usable) or 'none'}"
         found = {} if isinstance(pools, Unknown) else pools
         for physical, pool in found.items():
-            able = ", ".join(
-                table.printable(nic) for nic in pool if nic in nics
-            )
-            yield f"  on physical network {table.printable(physical)}: " + (
+            able = ", ".join(printable(nic) for nic in pool if nic in nics)
+            yield f"  on physical network {printable(physical)}: " + (
                 able or "none"
             )
     count = _allocatable(facts, resource)
     if count is not None:
-        yield f"Kubernetes can allocate {resource}: {table.printable(count)}"
+        yield f"Kubernetes can allocate {resource}: {printable(count)}"
 
 
 def _allocatable(facts: HostFacts, resource: str) -> str | None:
