@@ -12,12 +12,16 @@ import abc
 import argparse
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 from typing import TextIO
+
+#: Control characters that JSON need not escape, and a terminal obeys.
+_STEERS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +171,8 @@ def print_document(
     if columns:
         names = {key(each) for each in columns}
         document = _chosen(json.loads(json.dumps(document)), names)
-    print(json.dumps(document, indent=indent, ensure_ascii=False), file=stdout)
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    print(_STEERS.sub(lambda x: f"\\u{ord(x[0]):04x}", text), file=stdout)
 
 
 def print_text(result: Result, stdout: TextIO) -> None:

@@ -28,7 +28,7 @@ from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd import runner
 from sriov_rt.cmd.command import Result
-from sriov_rt.host.table import printable
+from sriov_rt.parse.text import printable
 
 #: The narrowest column of prose, in characters.
 _NARROW = 16
@@ -317,7 +317,7 @@ class _Lines:
     def print(self, lines: Iterable[str]) -> None:
         """Print lines."""
         for line in lines:
-            print(line, file=self._stdout)
+            print(printable(line), file=self._stdout)
 
 
 def table_lines(

@@ -273,19 +273,18 @@ def _extra_specs(given: Iterable[str]) -> Mapping[str, str]:
 
 def _archived(path: pathlib.Path) -> Iterator[Candidate]:
     """Yield the hosts of archives, those that cannot be used among them."""
-    with archive.hosts(path) as roots:
-        for root in roots:
-            if isinstance(root, archive.ArchiveUnusable):
-                yield Candidate(
-                    *(host.UNNAMED, None),
-                    archive=root.path,
-                    problem=root.problem,
-                )
-                continue
-            facts = host.observed(root)[0].facts
+    for root in archive.hosts(path):
+        if isinstance(root, archive.ArchiveUnusable):
             yield Candidate(
-                *(facts.host, host_facts.decisive(facts)), archive=root.name
+                *(host.UNNAMED, None),
+                archive=root.path,
+                problem=root.problem,
             )
+            continue
+        facts = host.observed(root)[0].facts
+        yield Candidate(
+            *(facts.host, host_facts.decisive(facts)), archive=root.name
+        )
 
 
 def _candidates(

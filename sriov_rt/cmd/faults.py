@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 
 from sriov_rt import exceptions
+from sriov_rt.parse.text import printable
 
 #: Exit code for input or an environment that the command cannot work with.
 EXIT_ERROR = 2
@@ -32,8 +33,9 @@ _ERRORS = "sriov_rt_plain"
 
 
 def say(text: str) -> None:
-    """Print a line where it does not mix with the result."""
-    print(f"sriov-rt: {exceptions.plain(text)}", file=sys.stderr, flush=True)
+    """Print lines where they do not mix with the result."""
+    lines = "\n".join(map(printable, exceptions.plain(text).split("\n")))
+    print(f"sriov-rt: {lines}", file=sys.stderr, flush=True)
 
 
 def read_input(what: str, limit: int) -> bytes:

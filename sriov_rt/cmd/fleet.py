@@ -14,8 +14,8 @@ from sriov_rt.facts import NOT_REPORTED
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import HostHold
 from sriov_rt.facts import LatencyCertificate
-from sriov_rt.host.table import printable
 from sriov_rt.parse import duration
+from sriov_rt.parse.text import printable
 
 #: Columns of ``--long``, and the key of each in :meth:`Upkeep.to_plain`.
 COLUMNS: Mapping[str, str] = {

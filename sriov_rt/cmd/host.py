@@ -3,6 +3,7 @@
 """``sriov-rt host``: what this host is, and what it lacks."""
 
 import argparse
+import contextlib
 import logging
 import pathlib
 import time
@@ -36,6 +37,7 @@ from sriov_rt.labels import own
 from sriov_rt.labels import recorded
 from sriov_rt.labels.recorded import Recorded
 from sriov_rt.parse import duration
+from sriov_rt.parse.text import printable
 from sriov_rt.reason import Reason
 from sriov_rt.request import words
 from sriov_rt.tuning import records
@@ -166,26 +168,35 @@ class Check(OfHost, command.Lister):
     def run(self, args: argparse.Namespace) -> Result:
         """Return what is in the way."""
         if args.sos is None:
-            return self._check(args, *observe(args))
-        with archive.hosts(args.sos) as found:
-            if len(found) > 1:
+            found = observe(args)
+            return self._check(args, Root(args.root), *found)
+        with contextlib.closing(archive.hosts(args.sos)) as hosts:
+            one_host = next(hosts)
+            result = Result((), (), None)
+            if isinstance(one_host, archive.Archive):
+                # Its files are there until the next one is looked for.
+                result = self._check(
+                    args, one_host, *observed(one_host, args.nova_config)
+                )
+            if others := sum(1 for _ in hosts):
                 raise archive.ArchiveUnusable(
                     str(args.sos),
-                    f"it has {len(found)} hosts, which 'sriov-rt explain "
+                    f"it has {others + 1} hosts, which 'sriov-rt explain "
                     "--sos' judges",
                 )
-            (one_host,) = found
             if isinstance(one_host, archive.ArchiveUnusable):
                 raise one_host
-            args.root = str(one_host.path)
-            return self._check(args, *observed(one_host, args.nova_config))
+            return result
 
     def _check(
-        self, args: argparse.Namespace, observed: Recorded, placed: bool
+        self,
+        args: argparse.Namespace,
+        root: Root,
+        found_facts: Recorded,
+        placed_by_nova: bool,
     ) -> Result:
-        placed_by_nova = placed
-        facts = observed.facts
-        further = list(observed.reasons)
+        facts = found_facts.facts
+        further = list(found_facts.reasons)
         if args.mode is not None:
             further += readiness.reasons(args.mode, facts)
         found = readiness.judge(
@@ -199,7 +210,7 @@ class Check(OfHost, command.Lister):
                 tuple(map(archive.collected, found.must)),
                 tuple(map(archive.collected, found.should)),
             )
-        owed = _owed(Root(args.root))
+        owed = _owed(root)
         verdict = _verdict(facts, args.mode, found, owed)
         after: list[str] = []
         if args.fix_plan:
@@ -207,12 +218,12 @@ class Check(OfHost, command.Lister):
                 facts,
                 found.must,
                 placed_by_nova=placed_by_nova,
-                tuned=fix_plan.tuned_of(Root(args.root)),
+                tuned=fix_plan.tuned_of(root),
             )
             verdict["fix_plan"] = plan.to_plain()
             after += ["", *plan.lines()]
         if args.mode == ONLOAD:
-            resource = onload_resource(Root(args.root))
+            resource = onload_resource(root)
             verdict[ONLOAD] = onload_plain(facts, resource)
             after += onload_lines(facts, resource)
         return Result(
@@ -234,7 +245,7 @@ class Check(OfHost, command.Lister):
             document=verdict,
             before=[
                 _summary(facts, args.mode, found),
-                *([_KILLED] if records.was_killed(Root(args.root)) else []),
+                *([_KILLED] if records.was_killed(root) else []),
             ],
             after=after,
             code=0 if found.is_ready else EXIT_NOT_READY,
@@ -345,7 +356,7 @@ def _plain(
 
 def _summary(facts: HostFacts, mode: str | None, found: Readiness) -> str:
     what = "realtime" if mode is None else f"realtime and {mode}"
-    host = table.printable(facts.host)
+    host = printable(facts.host)
     if found.is_ready:
         return f"ready: {host} can serve {what} instances"
     return f"not ready: {host} cannot serve {what} instances"
@@ -367,24 +378,20 @@ def onload_lines(facts: HostFacts, resource: str) -> Iterator[str]:
     """Yield the NICs that Onload can use, as lines of text."""
     nics, pools = facts.onload.nics, facts.vifs.pools
     if isinstance(nics, Unknown):
-        why = table.printable(nics.reason)
+        why = printable(nics.reason)
         yield f"NICs that Onload can use: unknown ({why})"
     else:
-        usable = (
-            f"{table.printable(nic)} ({how})" for nic, how in nics.items()
-        )
+        usable = (f"{printable(nic)} ({how})" for nic, how in nics.items())
         yield f"NICs that Onload can use: {', '.join(usable) or 'none'}"
         found = {} if isinstance(pools, Unknown) else pools
         for physical, pool in found.items():
-            able = ", ".join(
-                table.printable(nic) for nic in pool if nic in nics
-            )
-            yield f"  on physical network {table.printable(physical)}: " + (
+            able = ", ".join(printable(nic) for nic in pool if nic in nics)
+            yield f"  on physical network {printable(physical)}: " + (
                 able or "none"
             )
     count = _allocatable(facts, resource)
     if count is not None:
-        yield f"Kubernetes can allocate {resource}: {table.printable(count)}"
+        yield f"Kubernetes can allocate {resource}: {printable(count)}"
 
 
 def _allocatable(facts: HostFacts, resource: str) -> str | None:

@@ -20,10 +20,10 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostHold
 from sriov_rt.host import maintenance
 from sriov_rt.host.root import Root
-from sriov_rt.host.table import printable
 from sriov_rt.parse import duration
 from sriov_rt.parse import errors
 from sriov_rt.parse import timestamp
+from sriov_rt.parse.text import printable
 
 #: The longest name, and the longest clause, in characters.
 _LONGEST = 200

@@ -16,7 +16,6 @@ from sriov_rt.codec import Unknown
 from sriov_rt.codec import known_or
 from sriov_rt.facts import Workload
 from sriov_rt.host.root import Root
-from sriov_rt.host.table import printable
 from sriov_rt.onload import instances
 from sriov_rt.onload import settings as onload_settings
 from sriov_rt.onload import status
@@ -24,6 +23,7 @@ from sriov_rt.onload.errors import OnloadError
 from sriov_rt.onload.settings import Settings
 from sriov_rt.onload.status import Driver
 from sriov_rt.onload.status import Effect
+from sriov_rt.parse.text import printable
 
 #: Exit code of a list with a profile that can't be used.
 EXIT_REJECTED = 1

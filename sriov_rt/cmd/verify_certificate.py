@@ -23,10 +23,10 @@ from sriov_rt.host import compute
 from sriov_rt.host import conditions
 from sriov_rt.host import latency as host_latency
 from sriov_rt.host.root import Root
-from sriov_rt.host.table import printable
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import duration
 from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.text import printable
 from sriov_rt.verify import errors
 from sriov_rt.verify import guest
 from sriov_rt.verify import results
@@ -161,7 +161,7 @@ class Watch(command.Lister):
             return command.one(
                 document.items(),
                 document,
-                text=[found.said, *note],
+                text=list(map(printable, (found.said, *note))),
                 code=verify.EXIT_NO_CERTIFICATE if found.withdrawn else 0,
             )
         _log_what_happens()
@@ -192,7 +192,7 @@ def _log_what_happens() -> None:
 
 def _of_where(found: Certificate) -> str:
     """Return what a certificate says of its measurement, a line."""
-    return printable(
+    return (
         f"of {found.host}, kernel {found.kernel}, measured by profile "
         f"{found.profile} under load {found.load}"
     )

@@ -17,7 +17,7 @@ from sriov_rt.cmd import shell
 from sriov_rt.cmd import verify
 from sriov_rt.cmd import verify_regression
 from sriov_rt.cmd.command import Result
-from sriov_rt.host.table import printable
+from sriov_rt.parse.text import printable
 from sriov_rt.verify import breach
 from sriov_rt.verify import collection
 from sriov_rt.verify import compare
@@ -147,7 +147,7 @@ def _measurements(
             dict(zip(map(str.lower, columns), row, strict=True))
             for row in rows
         ],
-        text=list(text),
+        text=list(map(printable, text)),
     )
 
 
@@ -203,11 +203,11 @@ def _as_text(
     for each in found:
         yield f"== {each.label}"
         for name, value in report.facts(each):
-            yield f"{name + ':':16} {printable(value)}"
+            yield f"{name + ':':16} {value}"
         for ticket in each.breaches:
             yield "-- latency above the bound"
             for name, value in breach.rows(ticket):
-                yield f"{name + ':':16} {printable(value)}"
+                yield f"{name + ':':16} {value}"
         yield from collection.latency_text(each)
         yield from _cells(network.TABLE, each.network, published)
         yield from _cells(disk.TABLE, each.disk, published)

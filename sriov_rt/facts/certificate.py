@@ -28,6 +28,9 @@ MAX_LATENCY_US = 60_000_000
 
 _DAY_S = 24 * 3600
 
+#: The year 10000, Unix time, which no calendar shows.
+_END_OF_TIME_S = 253_402_300_800
+
 #: The longest time that one counts: a leap year, in seconds.
 MAX_VALIDITY_S = 366 * _DAY_S
 
@@ -192,6 +195,8 @@ def contradictions(found: Certificate) -> Iterator[str]:
             yield problem
     if found.load in ("", _NO_LOAD):
         yield f"measured under the load '{found.load}'"
+    if found.issued_at < 0 or found.expires_at >= _END_OF_TIME_S:
+        yield "it is dated at no time that a calendar has"
     if found.expires_at <= found.issued_at:
         yield "it expires before it was issued"
     if found.expires_at - found.issued_at > MAX_VALIDITY_S:

@@ -10,15 +10,18 @@ nowhere else. A file that it does not have says nothing of the host.
 import bz2
 import contextlib
 import dataclasses
+import errno
 import gzip
 import io
+import itertools
 import lzma
 import os
 import pathlib
 import re
+import stat
 import tarfile
 import tempfile
-from collections.abc import Callable
+import zlib
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import BinaryIO
@@ -30,6 +33,7 @@ from sriov_rt.codec import known_or
 from sriov_rt.host import kernel
 from sriov_rt.host.compute_driver_socket import SOCKETS
 from sriov_rt.host.compute_driver_socket import SOCKETS_OF_INIT
+from sriov_rt.host.root import ABSENT
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import MAX_TEXT
 from sriov_rt.host.root import Root
@@ -43,8 +47,17 @@ MAX_TAKEN = 512 * 1024 * 1024
 MAX_MEMBERS = 1_000_000
 MAX_WHOLE = 32 * 1024**3
 
-#: Bytes of a header that names a member.
-_MAX_NAME = 1024 * 1024
+#: Bytes of the headers of one member; buffers are among them.
+_MAX_HEADERS = 1024 * 1024
+
+#: The longest path, of so many parts, and the longest part in bytes: NAME_MAX
+#: and less than PATH_MAX of include/uapi/linux/limits.h.
+_MAX_PATH, _MAX_PARTS, _MAX_PART = 2048, 64, 255
+
+#: Bytes of memory for xz; -9 takes 65 MiB.
+_MAX_XZ = 256 * 1024 * 1024
+
+_TOO_LARGE = "it is too large"
 
 #: The most hosts of a directory of archives, or of a must-gather.
 MAX_HOSTS = 1000
@@ -59,6 +72,10 @@ _TAKEN = (
 
 #: Its first directories where it has one of its own, or two.
 _DEPTH = 3
+
+#: How deep a host lies: in a must-gather, which has directories of its own, of
+#: its image, "nodes" and a node's; and in a snapshot.
+_MUST_GATHER, _SNAPSHOT = 4, 1
 
 _SUFFIXES = (".tar", ".tar.xz", ".tar.gz", ".tgz", ".tar.bz2")
 _COMMANDS = "sos_commands"
@@ -148,6 +165,23 @@ class Archive(Root):
             return False  # our plug-in takes it where it is
         return _missing(relative)
 
+    def is_running(self) -> bool:
+        """Return false: an archive of this boot is no host that runs."""
+        return False
+
+    def locate(self, relative: str, *, last_link: bool = True) -> pathlib.Path:
+        """Return the path to open; see Root.
+
+        :raises OSError: EINVAL for a device, which is not opened: with some
+            (a watchdog, a tape) that is enough to do harm.
+        """
+        path = super().locate(relative, last_link=last_link)
+        with contextlib.suppress(*ABSENT):
+            mode = path.lstat().st_mode
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+        return path
+
     def _has(self, relative: str) -> bool:
         return super().exists(relative) is not False
 
@@ -225,47 +259,55 @@ def collected(found: Reason) -> Reason:
     )
 
 
-@contextlib.contextmanager
-def hosts(path: pathlib.Path) -> Iterator[list[Archive | ArchiveUnusable]]:
-    """Give the hosts of an archive, or of a directory of archives.
+def hosts(path: pathlib.Path) -> Iterator[Archive | ArchiveUnusable]:
+    """Yield the hosts of an archive, or of a directory of archives.
 
-    What was taken out of them is removed at the end. An archive of several
-    that cannot be used is given as the error, by its name.
+    What was taken out of an archive is removed once the next host is
+    requested, or the generator is closed. An archive of several that cannot
+    be used is yielded as the error, by its name.
 
     :raises ArchiveUnusable: if there is no host.
     """
-    with contextlib.ExitStack() as stack:
+    if path.is_dir():
+        found = _within(path, "", _MUST_GATHER)
+    elif path.is_file():
+        found = _unpacked(path, "", [MAX_TAKEN], _MUST_GATHER)
+    else:
+        why = "not a regular file" if path.exists() else "no such file"
+        raise ArchiveUnusable(str(path), why)
+    is_empty = True
+    for each in found:
+        is_empty = False
+        if isinstance(each, Archive):
+            each.name = each.name or path.absolute().name
+        yield each
+    if is_empty:
+        raise ArchiveUnusable(str(path), "no host in it")
 
-        def unpacked(file: pathlib.Path) -> pathlib.Path:
-            place = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="sriov-rt-archive-")
-            )
-            _take_out(file, pathlib.Path(place))
-            return pathlib.Path(place)
 
-        if not path.is_dir():
-            if not path.is_file():
-                why = "not a regular file" if path.exists() else "no such file"
-                raise ArchiveUnusable(str(path), why)
-            place = unpacked(path)
-        else:
-            place = path
-        found = list(_within(place, "", unpacked, _DEPTH))
-        if not found:
-            raise ArchiveUnusable(str(path), "no host in it")
-        for each in found:
-            if isinstance(each, Archive):
-                each.name = each.name or path.absolute().name
-        yield found
+def _unpacked(
+    file: pathlib.Path, name: str, room: list[int], depth: int
+) -> Iterator[Archive | ArchiveUnusable]:
+    """Yield the hosts of a tarball.
+
+    :param room: bytes that may be taken out, of it and of those inside.
+    :raises ArchiveUnusable: if it is none.
+    """
+    with tempfile.TemporaryDirectory(prefix="sriov-rt-archive-") as place:
+        _take_out(file, pathlib.Path(place), room)
+        yield from _within(pathlib.Path(place), name, depth, room)
 
 
 def _within(
     place: pathlib.Path,
     name: str,
-    unpacked: Callable[[pathlib.Path], pathlib.Path],
     depth: int,
+    room: list[int] | None = None,
 ) -> Iterator[Archive | ArchiveUnusable]:
-    """Yield the directories that are / of a host."""
+    """Yield the directories that are / of a host.
+
+    :param room: of the archive that this was taken out of.
+    """
     try:
         if any((place / x).is_dir() for x in ("proc", "sys", _COMMANDS)):
             yield Archive(str(place), name)
@@ -280,72 +322,103 @@ def _within(
         if each.is_dir() and depth:
             # An archive's own directory needs no mention.
             below = below if len(entries) > 1 else name
-            yield from _within(each, below, unpacked, depth - 1)
+            yield from _within(each, below, depth - 1, room)
         elif each.is_file() and each.name.endswith(_SUFFIXES):
+            # A snapshot is the only archive within another one, and has none.
+            levels = _SNAPSHOT if room else _MUST_GATHER
+            is_empty = not name
             try:
-                inside = unpacked(each)
+                for host in _unpacked(
+                    each, below, room or [MAX_TAKEN], levels
+                ):
+                    is_empty = False
+                    yield host
             except ArchiveUnusable as error:
                 yield ArchiveUnusable(below, error.problem)
                 continue
-            hosts_of = list(_within(inside, below, unpacked, 1))
-            yield from hosts_of
-            if not (hosts_of or name):
+            if is_empty:
                 yield ArchiveUnusable(below, "no host in it")
 
 
-class _Member(tarfile.TarInfo):
-    """A member whose name is bounded: it is read as a whole."""
+class _Stream:
+    """A tarball that is read no further than its members account for.
 
-    @classmethod
-    def frombuf(
-        cls, buf: bytes | bytearray, encoding: str, errors: str
-    ) -> "_Member":
-        """Return the member of a header."""
-        found = super().frombuf(buf, encoding, errors)
-        if found.size > _MAX_NAME and not found.isreg():
-            raise tarfile.HeaderError("a header that is too long")
-        return found
+    tarfile reads a header as a whole, however long a chain it is.
+
+    :ivar limit: bytes that may be read.
+    """
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self._done = 0
+        self.limit = _MAX_HEADERS
+
+    def read(self, size: int) -> bytes:
+        """Return bytes; see io.RawIOBase."""
+        data = self._source.read(size)
+        self._done += len(data)
+        if self._done > self.limit:
+            raise tarfile.ReadError(_TOO_LARGE)
+        return data
 
 
-def _take_out(file: pathlib.Path, place: pathlib.Path) -> None:
+def _members(
+    tar: tarfile.TarFile, stream: _Stream
+) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of a tarball.
+
+    :raises ReadError: if it, or what precedes one of them, is too large.
+    """
+    for count in itertools.count(1):
+        whole = tar.offset  # type: ignore[attr-defined]
+        if whole > MAX_WHOLE or count > MAX_MEMBERS:
+            raise tarfile.ReadError(_TOO_LARGE)
+        stream.limit = whole + _MAX_HEADERS
+        found = tar.next()
+        if found is None:
+            return
+        stream.limit = tar.offset + _MAX_HEADERS  # type: ignore[attr-defined]
+        # Not to keep all of them.
+        tar.members = []  # type: ignore[attr-defined]
+        tar.pax_headers = {}
+        yield found
+
+
+def _take_out(
+    file: pathlib.Path, place: pathlib.Path, room: list[int]
+) -> None:
     """Take a host's files out of a tarball.
 
     :raises ArchiveUnusable: if it is none, or too large.
     """
     links: list[tuple[pathlib.Path, str]] = []
-    taken = whole = members = 0
     try:
-        with (
-            _opened(file) as stream,
-            tarfile.open(
-                fileobj=stream, mode="r|", tarinfo=_Member, errorlevel=0
-            ) as tar,
-        ):
-            for each in iter(tar.next, None):
-                members += 1
-                whole += each.size
-                if whole > MAX_WHOLE or members > MAX_MEMBERS:
-                    raise ArchiveUnusable(str(file), "it is too large")
-                # Not to keep all of them.
-                tar.members = []  # type: ignore[attr-defined]
+        with _opened(file) as source:
+            stream = _Stream(source)
+            tar = tarfile.open(  # noqa: SIM115
+                fileobj=cast(BinaryIO, stream), mode="r|", errorlevel=0
+            )
+            for each in _members(tar, stream):
                 target = _target(each.name, place)
-                if target is None:
+                is_file = each.isreg() and 0 <= each.size <= MAX_FILE
+                is_link = each.issym() and len(each.linkname) <= _MAX_PATH
+                if target is None or not (is_file or is_link):
                     continue
-                if each.issym():
+                room[0] -= 4096 + each.size * is_file
+                if room[0] < 0:
+                    raise tarfile.ReadError(_TOO_LARGE)
+                if is_link:
                     links.append((target, each.linkname))
-                elif each.isreg() and each.size <= MAX_FILE:
-                    taken += each.size + 4096
-                    if taken > MAX_TAKEN:
-                        raise ArchiveUnusable(str(file), "it is too large")
-                    source = tar.extractfile(each)
-                    data = source.read(MAX_FILE) if source else b""
-                    _write(target, data)
-    except (tarfile.TarError, OSError, EOFError, lzma.LZMAError) as error:
-        problem = exceptions.plain(error) or "not a tarball"
+                elif data := tar.extractfile(each):
+                    _write(target, data.read(MAX_FILE))
+    except _BROKEN as error:
+        problem = exceptions.plain(error)
+        if isinstance(error, (ValueError, RecursionError)) or not problem:
+            problem = "not a tarball"
         raise ArchiveUnusable(str(file), problem) from None
     # Only now, so that nothing was written through one, and none below another
     # one. Root keeps who reads them inside.
-    for target, link in links[:MAX_MEMBERS]:
+    for target, link in links:
         parents = (place / x for x in target.relative_to(place).parents)
         if any(each.is_symlink() for each in parents):
             continue
@@ -354,23 +427,57 @@ def _take_out(file: pathlib.Path, place: pathlib.Path) -> None:
             target.symlink_to(link)
 
 
-def _opened(file: pathlib.Path) -> BinaryIO:
+#: What tarfile and the decompressors raise for data that means harm.
+_BROKEN = (
+    *(tarfile.TarError, OSError, EOFError, lzma.LZMAError, zlib.error),
+    *(ValueError, RecursionError),
+)
+
+
+class _Xz:
+    """A file of xz: its dictionary is as large as its header says."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._decoder = lzma.LZMADecompressor(memlimit=_MAX_XZ)
+
+    def read(self, size: int) -> bytes:
+        """Return bytes; see io.RawIOBase."""
+        data = b""
+        while not (data or self._decoder.eof):
+            piece = b""
+            if self._decoder.needs_input:
+                piece = self._file.read(io.DEFAULT_BUFFER_SIZE)
+                if not piece:
+                    raise EOFError("it is cut")
+            data = self._decoder.decompress(piece, size)
+        return data
+
+
+@contextlib.contextmanager
+def _opened(file: pathlib.Path) -> Iterator[BinaryIO]:
     """Open a tarball, whatever it is compressed by."""
     with file.open("rb") as source:
         head = source.read(6)
-    if head.startswith(b"\x1f\x8b"):
-        return cast(BinaryIO, gzip.open(file))
-    if head.startswith(b"BZh"):
-        return cast(BinaryIO, bz2.open(file))
-    if head == b"\xfd7zXZ\x00":
-        return cast(BinaryIO, lzma.open(file))
-    return file.open("rb")
+        source.seek(0)
+        if head.startswith(b"\x1f\x8b"):
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=source))
+        elif head.startswith(b"BZh"):
+            yield cast(BinaryIO, bz2.BZ2File(source))
+        elif head == b"\xfd7zXZ\x00":
+            yield cast(BinaryIO, _Xz(source))
+        else:
+            yield source
 
 
 def _target(name: str, place: pathlib.Path) -> pathlib.Path | None:
     """Return where a member goes; None for one that is left out."""
     parts = [each for each in name.split("/") if each not in ("", ".")]
     if ".." in parts or "\0" in name or name.startswith("/"):
+        return None
+    if len(parts) > _MAX_PARTS or len(name) > _MAX_PATH - 256:
+        return None
+    if max(map(len, map(os.fsencode, parts)), default=0) > _MAX_PART:
         return None
     if parts and parts[-1] == SNAPSHOT:
         return place.joinpath(*parts)
@@ -381,6 +488,7 @@ def _target(name: str, place: pathlib.Path) -> pathlib.Path | None:
 
 
 def _write(target: pathlib.Path, data: bytes) -> None:
+    # A name that is too long, or a directory's, costs that one.
     with contextlib.suppress(FileExistsError, NotADirectoryError):
         target.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

@@ -26,12 +26,12 @@ from sriov_rt.facts import HostFacts
 from sriov_rt.facts import PowerManagement
 from sriov_rt.facts import decisive
 from sriov_rt.host.root import Root
-from sriov_rt.host.table import printable
 from sriov_rt.parse import kernel
 from sriov_rt.parse import partition
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.parse.cpulist import format_cpu_mask
 from sriov_rt.parse.cpulist import format_short_cpu_list
+from sriov_rt.parse.text import printable
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 

@@ -41,6 +41,7 @@ from sriov_rt.parse import errors
 from sriov_rt.parse import interrupts
 from sriov_rt.parse import process
 from sriov_rt.parse.process import Stat
+from sriov_rt.parse.text import masked
 
 THREAD, KERNEL_THREAD = "thread", "kernel_thread"
 INTERRUPT, MASK = "interrupt", "mask"
@@ -325,8 +326,7 @@ def _program(root: Root, thread: Thread) -> str:
     text = root.read_text(f"proc/{thread.process}/comm")
     if isinstance(text, Unknown):
         return thread.stat.name
-    name = text.rstrip("\n")[: process.MAX_NAME]
-    return "".join(c if c.isprintable() else "?" for c in name)
+    return masked(text.rstrip("\n")[: process.MAX_NAME])
 
 
 def taken(

@@ -14,6 +14,7 @@ from sriov_rt.codec import Unknown
 from sriov_rt.decide.occupancy import who
 from sriov_rt.facts import HostFacts
 from sriov_rt.parse import cpulist
+from sriov_rt.parse.text import printable
 
 #: Items of a list that are shown.
 MAX_ITEMS = 12
@@ -77,13 +78,6 @@ def occupancy(host: HostFacts) -> list[str]:
     if found.more:
         lines.append(f"and {found.more} more")
     return ["", *lines]
-
-
-def printable(text: str) -> str:
-    """Return text without control characters, which steer a terminal."""
-    return "".join(
-        each if each.isprintable() else f"\\x{ord(each):02x}" for each in text
-    )
 
 
 def _text(value: Any) -> str:

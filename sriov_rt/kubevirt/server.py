@@ -17,6 +17,7 @@ import grpc
 from sriov_rt import exceptions
 from sriov_rt.kubevirt import contract
 from sriov_rt.kubevirt.errors import CallRejected
+from sriov_rt.parse.text import masked
 
 LOG = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ def _line(sentence: str) -> str:
     text = " ".join(exceptions.plain(sentence).split())
     if len(text) > _MAX_SENTENCE:
         text = f"{text[: _MAX_SENTENCE - 3]}..."
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return masked(text)
 
 
 def start(path: pathlib.Path, calls: Mapping[str, Call], mode: int) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from sriov_rt.parse import errors
 from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.text import masked
 
 #: The longest text that is taken, in characters: a line an interrupt, in it
 #: eleven characters a CPU (show_interrupts in kernel/irq/proc.c).
@@ -52,7 +53,7 @@ def parse_interrupts(
         )
         name = _COLUMNS.split(columns_behind)[-1][:MAX_NAME]
         found[int(number[1])] = (
-            "".join(c if c.isprintable() else "?" for c in name),
+            masked(name),
             {cpu: int(counts[i]) for i, cpu in counted},
         )
     return found

@@ -8,6 +8,7 @@ from typing import Any
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
 from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.text import masked
 
 #: The longest file that is taken, in bytes: 110 pods (the kubelet's default
 #: maxPods) of some containers each take about 20 kB.
@@ -72,7 +73,7 @@ def _member(plain: Any, name: str, text: str) -> Any:
 
 
 def _name(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text[:_MAX_NAME])
+    return masked(text[:_MAX_NAME])
 
 
 def _cpus(cpus: Any, text: str) -> CpuSet:

@@ -6,6 +6,7 @@ import dataclasses
 import re
 
 from sriov_rt.parse import errors
+from sriov_rt.parse.text import masked
 
 #: The longest text of a file that is taken, in characters.
 MAX_TEXT = 8192
@@ -77,7 +78,7 @@ def parse_stat(text: str) -> Stat:
         policy, flags = int(fields[38]), int(fields[6])
         return Stat(
             thread=int(number),
-            name="".join(c if c.isprintable() else "?" for c in name),
+            name=masked(name),
             is_kernel=bool(flags & _KERNEL_THREAD),
             cpu=int(fields[36]),
             priority=int(fields[37]),
@@ -125,7 +126,7 @@ def parse_place(text: str) -> Place:
         unit = parts[-1]
     unit = _CONTAINER_ID.sub(r"\1", unit)[:MAX_NAME]
     return Place(
-        "".join(c if c.isprintable() else "?" for c in unit),
+        masked(unit),
         pod[1].replace("_", "-") if pod else "",
         _GUEST.match(path) is not None,
     )

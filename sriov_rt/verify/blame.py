@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from sriov_rt.facts import culprit
 from sriov_rt.facts.culprit import Culprit
+from sriov_rt.parse.text import masked
 
 #: The most lines of a trace that are looked at: its last.
 MAX_LINES = 400_000
@@ -82,8 +83,7 @@ def longest(found: Sample, tool: str, per_us: float) -> Culprit:
 
 def _name(text: str) -> str:
     """Return a name without what steers a terminal: threads choose theirs."""
-    whole = "".join(each if each.isprintable() else "?" for each in text)
-    return whole[: culprit.MAX_NAME]
+    return masked(text)[: culprit.MAX_NAME]
 
 
 # The auto-analysis of rtla timerlat.

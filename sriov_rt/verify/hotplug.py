@@ -21,9 +21,9 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 from sriov_rt import exceptions
-from sriov_rt.host import table
 from sriov_rt.parse import cpulist
 from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.text import printable
 from sriov_rt.verify import process
 from sriov_rt.verify.errors import HotplugRefused
 from sriov_rt.verify.errors import OutputInvalid
@@ -207,5 +207,5 @@ def _virsh(*arguments: str) -> bytes:
         raise KeyboardInterrupt
     if ended.code != 0:
         line = ended.last_line().removeprefix("error: ")
-        raise RunFailed(TOOL, table.printable(line[:_MAX_ERROR]))
+        raise RunFailed(TOOL, printable(line[:_MAX_ERROR]))
     return lines.whole()

@@ -15,6 +15,7 @@ from unittest import mock
 
 from sriov_rt.cmd import main
 from sriov_rt.facts import certificate as facts_certificate
+from sriov_rt.facts import culprit
 from sriov_rt.host import latency as host_latency
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import certificate
@@ -110,7 +111,7 @@ class CertificateTest(VerifyTest):
                 found = re.findall("^no estimate for (.*)$", printed, re.M)
                 self.assertEqual(lines, found)
 
-    def from_file(self, data):
+    def from_file(self, data, *words):
         """Judge a certificate of elsewhere; this host is not looked at."""
         place = self.enterContext(tempfile.TemporaryDirectory())
         path = pathlib.Path(place) / "c.json"
@@ -119,7 +120,9 @@ class CertificateTest(VerifyTest):
             mock.patch.object(host_latency, "read", side_effect=OSError),
             mock.patch.object(host_latency, "status", side_effect=OSError),
         ):
-            code, printed = self.run_main("certificate", "--file", str(path))
+            code, printed = self.run_main(
+                *("certificate", "--file", str(path)), *words
+            )
         return code, printed.replace(str(path), "FILE")
 
     def test_one_of_elsewhere(self):
@@ -160,6 +163,31 @@ class CertificateTest(VerifyTest):
                 code, printed = self.from_file(bad)
                 self.assertEqual(2, code)
                 self.assertIn(why, printed)
+
+    def test_one_of_elsewhere_that_steers_the_terminal(self):
+        evil = "\x1b]0;x\x07\x9b2J\nroot#"
+        named = culprit.Culprit("thread", evil, 2, 30, 9, evil, (evil,))
+        found = issued(host=evil, kernel=evil, withdrawn=evil, culprit=named)
+        data = facts_certificate.to_bytes(found)
+        for words in ((), ("--json",), ("-f", "csv")):
+            code, printed = self.from_file(data, *words)
+            self.assertEqual(1, code, printed)
+            self.assertNotRegex(printed, "[\x1b\x07\x9b]|(?m:^root#)")
+            if words == ("--json",):
+                plain = json.loads(printed)
+                self.assertEqual(evil, plain["why_not"])
+        plain = json.loads(facts_certificate.to_bytes(issued()))
+        plain["conditions"] = {evil: 1}
+        code, printed = self.from_file(json.dumps(plain).encode())
+        self.assertEqual(2, code)
+        self.assertNotRegex(printed, "[\x1b\x07\x9b]")
+
+    def test_one_of_elsewhere_at_no_time(self):
+        for at in (1e12, 1e16, 1e300, -1e16):
+            found = issued(issued_at=at, expires_at=at + 1e6)
+            code, printed = self.from_file(facts_certificate.to_bytes(found))
+            self.assertEqual(2, code, printed)
+            self.assertIn("FILE: its figures: ", printed)
 
     def test_one_that_has_expired(self):
         code, printed = self.show(issued(expires_at=1.0))

@@ -6,8 +6,10 @@ import contextlib
 import errno
 import io
 import json
+import lzma
 import os
 import pathlib
+import stat
 import tarfile
 import tempfile
 import unittest
@@ -57,8 +59,9 @@ class ArchiveTestCase(unittest.TestCase):
 
     @contextlib.contextmanager
     def root(self):
-        with archive.hosts(self.file) as (found,):
-            yield found
+        found = archive.hosts(self.file)
+        yield next(found)
+        self.assertIsNone(next(found, None))
         self.assertEqual([], list(self.scratch.iterdir()))
 
 
@@ -203,7 +206,7 @@ class ArchiveTest(ArchiveTestCase):
         some.mkdir()
         (some / "a").symlink_to(outside)
         with self.assertRaises(archive.ArchiveUnusable):
-            archive.hosts(some).__enter__()
+            list(archive.hosts(some))
 
     def test_bounds(self):
         for name, value, members in (
@@ -219,7 +222,7 @@ class ArchiveTest(ArchiveTestCase):
                 with self.assertRaisesRegex(
                     archive.ArchiveUnusable, "too large"
                 ):
-                    archive.hosts(self.file).__enter__()
+                    list(archive.hosts(self.file))
                 self.assertEqual([], list(self.scratch.iterdir()))
         self.tarball(("proc/cmdline", "x"), ("proc/big", "x" * 999))
         with mock.patch.object(archive, "MAX_FILE", 99), self.root() as root:
@@ -230,7 +233,183 @@ class ArchiveTest(ArchiveTestCase):
         info.type, info.size = tarfile.XHDTYPE, 2**33
         self.file.write_bytes(info.tobuf() + b"\0" * 4096)
         with self.assertRaises(archive.ArchiveUnusable):
-            archive.hosts(self.file).__enter__()
+            list(archive.hosts(self.file))
+
+    def header(self, name, kind=tarfile.REGTYPE, extended=0):
+        info = tarfile.TarInfo(name)
+        info.type = kind
+        data = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+        data[482] = extended
+        data[148:156] = b" " * 8
+        data[148:156] = b"%06o\0 " % sum(data[:512])
+        return bytes(data)
+
+    def pax(self, **headers):
+        info = tarfile.TarInfo("proc/x")
+        info.pax_headers = headers
+        return info.tobuf(tarfile.PAX_FORMAT)
+
+    def test_headers_that_mean_harm(self):
+        long_link = tarfile.TarInfo("././@LongLink")
+        long_link.type, long_link.size = tarfile.GNUTYPE_LONGNAME, 10
+        block = b"00000000001\0" * 42 + b"\1" * 8
+        link = tarfile.TarInfo("x")
+        for name, data in {
+            "a chain of names": (
+                long_link.tobuf(tarfile.GNU_FORMAT) + b"a" * 512
+            )
+            * 3000,
+            "a chain of pieces": self.header(
+                "proc/x", tarfile.GNUTYPE_SPARSE, 1
+            )
+            + block * 4096,
+            "a number that is none": self.pax(**{"GNU.sparse.size": "x"}),
+            "a map that is none": self.pax(
+                **{"GNU.sparse.size": "1", "GNU.sparse.map": "x"}
+            ),
+            "pieces that are none": self.pax(
+                **{"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+            ),
+            "global names": b"".join(
+                link.create_pax_global_header({f"k{n}": "v" * 2**17})
+                for n in range(16)
+            ),
+        }.items():
+            with self.subTest(name):
+                self.tarball(("proc/cmdline", "x"), kind="w")
+                before = self.file.read_bytes()[:1024]
+                self.file.write_bytes(before + data + b"\0" * 1024)
+                with self.assertRaises(archive.ArchiveUnusable) as caught:
+                    list(archive.hosts(self.file))
+                self.assertIn(
+                    caught.exception.problem,
+                    ("not a tarball", "it is too large"),
+                )
+                self.assertEqual([], list(self.scratch.iterdir()))
+
+    def test_a_name_that_cannot_be_written_costs_itself(self):
+        self.tarball(
+            ("proc/" + "a/" * 900 + "x", "x"),
+            ("proc/" + "a" * 300, "x"),
+            ("proc/" + "é" * 200, "x"),
+            ("proc/cmdline", "quiet\n"),
+        )
+        with self.root() as root:
+            self.assertEqual("quiet\n", root.read_text("proc/cmdline"))
+            self.assertEqual(("cmdline",), root.list_dir("proc"))
+
+    def test_names_of_links_that_would_fill_the_memory(self):
+        self.tarball(
+            ("proc/cmdline", "quiet\n"),
+            self.link("sosreport-rt-7/proc/x", "a" * 5000),
+            *(self.link(f"sosreport-rt-7/proc/{n}", "x") for n in range(9)),
+        )
+        with self.root() as root:
+            self.assertIsInstance(root.read_link("proc/x"), Unknown)
+        with (
+            mock.patch.object(archive, "MAX_TAKEN", 9999),
+            self.assertRaisesRegex(archive.ArchiveUnusable, "too large"),
+        ):
+            list(archive.hosts(self.file))
+
+    def test_a_dictionary_that_would_fill_the_memory(self):
+        filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 2**29}]
+        tar = io.BytesIO()
+        with tarfile.open(fileobj=tar, mode="w") as each:
+            each.addfile(tarfile.TarInfo("proc/x"))
+        self.file.write_bytes(lzma.compress(tar.getvalue(), filters=filters))
+        with self.assertRaisesRegex(archive.ArchiveUnusable, "Memory usage"):
+            list(archive.hosts(self.file))
+
+    def test_data_that_is_damaged(self):
+        text = "".join(map(str, range(99999)))
+        self.tarball(("proc/cmdline", "x"), ("proc/y", text), kind="w:gz")
+        data = bytearray(self.file.read_bytes())
+        middle = len(data) // 2
+        data[middle : middle + 64] = b"\xff" * 64
+        self.file.write_bytes(data)
+        with self.assertRaises(archive.ArchiveUnusable):
+            list(archive.hosts(self.file))
+
+    def nested(self, levels, most=None):
+        """Return a snapshot in a snapshot, and so on."""
+        self.tarball(("proc/cmdline", "x" * (most or 1)), kind="w:gz")
+        for _ in range(levels):
+            data = self.file.read_bytes()
+            with tarfile.open(self.file, "w:gz") as tar:
+                for node in ("n1", "n2"):
+                    info = tarfile.TarInfo(f"nodes/{node}/sysinfo.tgz")
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+        return list(archive.hosts(self.file))
+
+    def test_a_snapshot_has_no_snapshots(self):
+        self.assertEqual(2, len(self.nested(1)))
+        for levels in (2, 30):
+            with self.assertRaisesRegex(archive.ArchiveUnusable, "no host"):
+                self.nested(levels)
+
+    def test_snapshots_share_the_room_of_their_archive(self):
+        with mock.patch.object(archive, "MAX_TAKEN", 120_000):
+            first, second = self.nested(1, most=70_000)
+        self.assertIsInstance(first, archive.Archive)
+        self.assertEqual("it is too large", second.problem)
+
+    def test_one_archive_of_a_directory_at_a_time(self):
+        some = self.place / "some"
+        some.mkdir()
+        for name in ("a", "b", "c"):
+            self.tarball(("proc/cmdline", name), path=some / f"{name}.tar.xz")
+        texts = []
+        for each in archive.hosts(some):
+            texts.append(each.read_text("proc/cmdline"))
+            self.assertEqual(1, len(list(self.scratch.iterdir())))
+        self.assertEqual(["a", "b", "c"], texts)
+        self.assertEqual([], list(self.scratch.iterdir()))
+
+    def test_a_must_gather_as_it_is_sent(self):
+        node = "must-gather.local.7/quay-io-x-sha256-1/nodes/n1/sysinfo.tgz"
+        self.tarball(("proc/cmdline", "a\n"), kind="w:gz")
+        snapshot = self.file.read_bytes()
+        some = self.place / "some"
+        some.mkdir()
+        for path in (self.file, some / "must-gather.tar.gz"):
+            with tarfile.open(path, "w:gz") as tar:
+                info = tarfile.TarInfo(node)
+                info.size = len(snapshot)
+                tar.addfile(info, io.BytesIO(snapshot))
+        for path in (self.file, some):
+            (found,) = (
+                each.read_text("proc/cmdline") for each in archive.hosts(path)
+            )
+            self.assertEqual("a\n", found)
+
+    def test_a_device_is_not_opened(self):
+        if os.geteuid():
+            self.skipTest("only root makes devices")
+        place = self.place / "proc"
+        place.mkdir()
+        os.mknod(place / "cmdline", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        (found,) = archive.hosts(self.place)
+        real = os.open
+
+        def opened(path, *args, **options):
+            self.assertNotIn("cmdline", str(path))
+            return real(path, *args, **options)
+
+        with mock.patch.object(os, "open", opened):
+            for answer in (
+                found.read_text("proc/cmdline"),
+                found.open_file("proc/cmdline"),
+                found.read_device("proc/cmdline", 1),
+            ):
+                self.assertIn("not a regular file", answer.reason)
+
+    def test_an_archive_of_this_boot_is_no_host_that_runs(self):
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text()
+        self.tarball(("proc/sys/kernel/random/boot_id", boot))
+        with self.root() as root:
+            self.assertIs(False, root.is_running())
 
     def test_what_is_no_archive(self):
         empty = self.place / "empty"
@@ -239,13 +418,14 @@ class ArchiveTest(ArchiveTestCase):
             self.file.write_bytes(data)
             with self.subTest(data[:9]):
                 with self.assertRaises(archive.ArchiveUnusable):
-                    archive.hosts(self.file).__enter__()
+                    list(archive.hosts(self.file))
                 self.assertEqual([], list(self.scratch.iterdir()))
         self.tarball(("proc/cmdline", "x" * 9999), kind="w:xz")
-        self.file.write_bytes(self.file.read_bytes()[:-40])
+        data = self.file.read_bytes()
+        self.file.write_bytes(data[: len(data) // 2])
         for path in (self.file, empty, self.place / "none"):
             with self.assertRaises(archive.ArchiveUnusable):
-                archive.hosts(path).__enter__()
+                list(archive.hosts(path))
 
 
 class CommandTest(ArchiveTestCase):
@@ -325,10 +505,10 @@ class CommandTest(ArchiveTestCase):
                 info = tarfile.TarInfo(f"must/nodes/{node}/sysinfo.tgz")
                 info.size = len(snapshot)
                 tar.addfile(info, io.BytesIO(snapshot))
-        with archive.hosts(self.file) as found:
-            self.assertEqual(
-                ["a\n", "a\n"], [x.read_text("proc/cmdline") for x in found]
-            )
+        self.assertEqual(
+            ["a\n", "a\n"],
+            [x.read_text("proc/cmdline") for x in archive.hosts(self.file)],
+        )
         self.assertEqual([], list(self.scratch.iterdir()))
 
     def test_a_directory_of_archives_is_explained(self):
