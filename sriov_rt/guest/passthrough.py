@@ -27,10 +27,14 @@ class PassedThrough:
     :param address: such as ``0000:01:10.0``.
     :param managed: whether libvirt takes it from its host driver, and gives
         it back.
+    :param mac: that libvirt gives to a VF; None if it chooses or gives none.
+    :param vlan: that it puts a VF into; 0 for none.
     """
 
     address: str
     managed: bool
+    mac: str | None = None
+    vlan: int = 0
 
 
 def of(domain: Domain) -> tuple[PassedThrough, ...]:
@@ -52,7 +56,8 @@ def of(domain: Domain) -> tuple[PassedThrough, ...]:
             raise DomainRejected(f"more than {MAX_DEVICES} PCI devices")
         text = _address(address)
         managed = each.get("managed") == "yes"
-        found.setdefault(text, PassedThrough(text, managed))
+        device = PassedThrough(text, managed, *_network(each))
+        found.setdefault(text, device)
     return tuple(found.values())
 
 
@@ -63,6 +68,16 @@ def _is_pci(device: Element) -> bool:
         device.tag == "hostdev"
         and device.get("mode", "subsystem") == "subsystem"
         and device.get("type") == "pci"
+    )
+
+
+def _network(device: Element) -> tuple[str | None, int]:
+    """Return the MAC and the VLAN of a device; libvirt checks both itself."""
+    mac, tags = device.find("mac"), device.findall("vlan/tag")
+    vlan = tags[0].get("id", "0") if len(tags) == 1 else "0"
+    return (
+        None if mac is None else mac.get("address", "").lower() or None,
+        int(vlan) if _NUMBER.fullmatch(vlan) and vlan.isdigit() else 0,
     )
 
 

@@ -26,16 +26,16 @@ _NAME = re.compile(r"([a-z]{1,16})\.([A-Za-z]{1,64})")
 #: The errors that plugs and unplugs raise, of the rooms kernel, nic and vif.
 ERRORS = tuple(
     """
-    AlreadyPlugged AnnouncingNotPermitted BadName BadState BudgetExceeded
-    Busy DriverMissing FiltersRemain FunctionNotReset InterfaceLeft Kept
-    LinkError LinkNeeded LinkRefused Locked NameInvalid NameTaken NicError
+    AlreadyPlugged AnnouncingNotPermitted BadName BadState BudgetExceeded Busy
+    DriverMissing FiltersRemain FunctionNotReset InterfaceLeft Kept LinkError
+    LinkNeeded LinkRefused Locked MacInUse NameInvalid NameTaken NicError
     NoParent NoRoom NoSuchDevice NoSuchLink NoSuchNamespace NotAPf NotAVf
     NotAllowed NotForgotten NotKept NotLost NotOurs NotPermitted NotReady
     NotRecorded NotRestorable NotVerified OutOfRange ParentIsPort ParentTaken
-    ProcessUnseen Quarantined ReadOnly RecordDamaged RecordsBroken
-    RecordsFull RecordsNotKept RefusedByDriver RefusedByNic SeveralRefused
-    SpreadNeeded TooManyVfs TrustNeeded TryAgain Unsupported UnsupportedByNic
-    VerifyFailed VfBusy VfInUse VfsInUse VfsNotMade VifError
+    ProcessUnseen Quarantined ReadOnly RecordDamaged RecordsBroken RecordsFull
+    RecordsNotKept RefusedByDriver RefusedByNic SeveralRefused SpreadNeeded
+    TooManyVfs TrustNeeded TryAgain Unsupported UnsupportedByNic VerifyFailed
+    VfBusy VfInUse VfsInUse VfsNotMade VifError
     """.split()  # noqa: SIM905
 )
 

@@ -42,14 +42,17 @@ def prepare(
 
     :param domain: its name, which is written down.
     :returns: the addresses of the VFs.
+    :raises MacInUse: if a VF is to have a MAC that another one has.
     :raises NicError: for the first that can't be; the others are clean.
     """
     holder = Holder(Kind.DOMAIN, domain[:_MAX_NAME])
 
-    def act(vf: VfId, managed: bool) -> None:
+    def act(vf: VfId, device: PassedThrough) -> None:
         vfs.check(vf, Act.HAND_OUT)
+        if device.mac is not None:
+            vfs.check_mac(vf, device.mac, device.vlan)
         vfs.tenancies.assign(vf.address, holder)
-        _reset(vfs, vf, holder, managed, _DOMAIN.before)
+        _reset(vfs, vf, holder, device.managed, _DOMAIN.before)
         in_use = dataclasses.replace(holder, state=State.IN_USE)
         vfs.tenancies.assign(vf.address, in_use)
 
@@ -65,12 +68,12 @@ def release(
     refused for them.
     """
 
-    def act(vf: VfId, managed: bool) -> None:
+    def act(vf: VfId, device: PassedThrough) -> None:
         tenancy = vfs.tenancies.get(vf.address)
         found = tenancy.of(Kind.DOMAIN)
         if found is None or found.id != domain[:_MAX_NAME]:
             return
-        _reset(vfs, vf, found, managed, _DOMAIN.after)
+        _reset(vfs, vf, found, device.managed, _DOMAIN.after)
         vfs.tenancies.release(vf.address, Kind.DOMAIN)
 
     return _each(vfs, devices, act)
@@ -79,7 +82,7 @@ def release(
 def clean(vfs: Vfs, devices: Collection[PassedThrough]) -> tuple[str, ...]:
     """Bring VFs to the baseline for a manager that names no domain."""
 
-    def act(vf: VfId, managed: bool) -> None:
+    def act(vf: VfId, device: PassedThrough) -> None:
         vfs.check(vf, Act.HAND_OUT)
         vfs.reset(vf, depth=_DOMAIN.after)
 
@@ -89,7 +92,7 @@ def clean(vfs: Vfs, devices: Collection[PassedThrough]) -> tuple[str, ...]:
 def _each(
     vfs: Vfs,
     devices: Collection[PassedThrough],
-    act: Callable[[VfId, bool], None],
+    act: Callable[[VfId, PassedThrough], None],
 ) -> tuple[str, ...]:
     problem: errors.NicError | None = None
     done = []
@@ -99,7 +102,7 @@ def _each(
             if vf is None:
                 continue
             with vfs.tenancies.locked(vf.address):
-                act(vf, each.managed)
+                act(vf, each)
         except errors.NicError as error:
             problem = problem or error
         else:

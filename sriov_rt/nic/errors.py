@@ -119,6 +119,19 @@ class VfInUse(VfBusy):
         super().__init__(device, None, f"it is in use: {', '.join(users)}")
 
 
+class MacInUse(NicError):
+    """Another VF of the PF has the MAC in the same VLAN.
+
+    :param other: that VF.
+    """
+
+    remedy = "give it a MAC of its own, or stop what has the other VF"
+
+    def __init__(self, device: str, mac: str, other: str) -> None:
+        self.other = other
+        super().__init__(device, "mac", f"{other} has {mac} already")
+
+
 class FiltersRemain(NicError):
     """A PF keeps MAC filters of a VF's last tenant: it must have no other."""
 

@@ -384,6 +384,18 @@ class Vfs:
         self._refuse_used([state], {vf: act})
         return state
 
+    def check_mac(self, vf: VfId, mac: str, vlan: int) -> None:
+        """Refuse a MAC that another VF of the PF has in the same VLAN.
+
+        :raises MacInUse: if one has: each would get the other's frames.
+        """
+        pf = self._kernel.pf(vf.pf)
+        others = {each.index for each in pf.vfs} - {vf.index}
+        for state in self._observe(pf, others).values():
+            has = state.settings
+            if has.mac == mac and (has.vlan or 0) == vlan:
+                raise errors.MacInUse(f"{vf}", mac, f"{state.id}")
+
     def _use(self, state: VfState, found: Use | None) -> Use:
         """Return the use of a VF with what this namespace shows of it."""
         seen = use.shown(state) if found is None else found

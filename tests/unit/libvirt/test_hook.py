@@ -365,6 +365,24 @@ class VfsTest(HookTest):
             self.assertIn(self.ADDRESS, done.done)
         self.assertEqual([PassedThrough(self.ADDRESS, True)] * 2, self.cleaned)
 
+    def test_the_mac_and_the_vlan_that_libvirt_sets(self):
+        for tags, vlan in (
+            ("<tag id='7'/>", 7),
+            ("<tag id='7'/><tag id='8'/>", 0),
+            ("<tag id='x'/>", 0),
+        ):
+            more = f"<mac address='52:54:00:AA:00:01'/><vlan>{tags}</vlan>"
+            vf = VF.format(managed="yes").replace(
+                "<source>", f"{more}<source>"
+            )
+            with self.subTest(tags):
+                self.run_hook("prepare", domain("", vf), "begin")
+                (found,) = self.cleaned
+                self.cleaned.clear()
+                self.assertEqual(
+                    ("52:54:00:aa:00:01", vlan), (found.mac, found.vlan)
+                )
+
     def test_a_vf_that_cannot_be_cleaned_vetoes(self):
         def fail(call, devices):
             raise errors.VfInUse(self.ADDRESS, ("qemu 77",))

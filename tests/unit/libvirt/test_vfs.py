@@ -104,6 +104,19 @@ class VfsTest(unittest.TestCase):
                 self.tenancies.release(VF, kind)
         self.assertEqual([], self.kernel.writes + self.kernel.binds)
 
+    def test_a_mac_that_another_vf_has_in_its_vlan_is_refused(self):
+        mac = "52:54:00:20:00:01"
+        self.kernel.change(1, mac=mac, vlan=7)
+        devices = [PassedThrough(VF, True, mac, 7)]
+        self.assertIn(
+            f"enp1s0/0: mac: enp1s0/1 has {mac} already; give it a MAC of",
+            self.refused(self.prepare, devices=devices),
+        )
+        self.assertIsNone(self.holder())
+        self.assertEqual([], self.kernel.writes)
+        other_vlan = [PassedThrough(VF, True, mac, 8)]
+        self.assertEqual((VF,), self.prepare(devices=other_vlan))
+
     def test_the_port_of_its_instance_is_beside_it(self):
         port = Holder(Kind.PORT, "p1", state=State.IN_USE)
         self.tenancies.assign(VF, port)
