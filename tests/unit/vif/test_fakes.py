@@ -16,10 +16,11 @@ class FakesTest(unittest.TestCase):
 
     def test_verbs_on_vfs_are_those_of_nic(self):
         self.assertEqual([], signatures.differences(FakeVfs, Vfs))
-        # No port plans for many VFs at once, gives one back or counts.
+        # No port plans for many VFs at once, gives one back, counts, or has
+        # a MAC that libvirt gives.
         self.assertEqual(
             {
-                *("apply_all", "check", "counters", "flr", "pf"),
+                *("apply_all", "check", "check_mac", "counters", "flr", "pf"),
                 *("plan_all", "plan_resets", "restore"),
             },
             signatures.missing(FakeVfs, Vfs),
