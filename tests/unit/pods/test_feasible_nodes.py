@@ -227,6 +227,21 @@ class PlacementTest(unittest.TestCase):
         )
         self.assertEqual([], self.codes(given, node(**{VFS: "1"}), vfs))
 
+    def test_onloads_devices_have_to_be_on_the_node(self):
+        for resource in ("amd.com/onload", "solarflare.com/sfc"):
+            given = pod(limits={resource: "1"})
+            for there, expected in (
+                ({}, ["pod_resource_missing"]),
+                ({resource: "0"}, ["pod_resource_missing"]),
+                ({resource: "8"}, []),
+                # The name in the operator's ConfigMap is not in a file.
+                ({"solarflare.com/sfc": "8"}, []),
+            ):
+                with self.subTest(resource, there=there):
+                    self.assertEqual(
+                        expected, self.codes(given, node(**there))
+                    )
+
     def test_networks_of_one_resource_share_its_vfs(self):
         given = pod(
             limits={VFS: "1"}, annotations={f"{MULTUS}/networks": "fast, slow"}
@@ -287,12 +302,13 @@ class PlacementTest(unittest.TestCase):
         """By its annotations alone the second pod would seem to fit."""
         annotations = {pods.PROFILE: "latency", pods.NETWORK: "fast"}
         given = pod_request.admitted(pod("new", annotations=annotations))
+        there = node(**{"amd.com/onload": "8"})
         other = running(pod("other", labels={pods.LABEL: "fast"}))
         self.assertEqual(
-            ["pod_spread"], self.codes(given, node(), other, network())
+            ["pod_spread"], self.codes(given, there, other, network())
         )
         # What it attaches is what it has to find.
-        self.assertEqual(["pod_network_missing"], self.codes(given, node()))
+        self.assertEqual(["pod_network_missing"], self.codes(given, there))
         for left in (
             pod(),
             pod(annotations={pods.PROFILE: "latency"}),
