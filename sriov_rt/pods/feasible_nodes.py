@@ -375,6 +375,8 @@ def _unmatched(
     labels: Mapping[str, str],
 ) -> Reason:
     key, needed = expression.key, str(expression)
+    if key == "metadata.name":
+        return reason("pod_of_another_node", needed=needed)
     if key in labels:
         return reason(
             "pod_label_differs", key=key, found=labels[key], needed=needed

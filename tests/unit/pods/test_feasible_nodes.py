@@ -199,8 +199,11 @@ class PlacementTest(unittest.TestCase):
         self.assertEqual(
             ["pod_label_missing"], self.codes(given({}, missing), there)
         )
-        name = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
-        self.assertEqual([], self.codes(given({"matchFields": [name]}), there))
+        for own, expected in (("n1", []), ("n2", ["pod_of_another_node"])):
+            name = {"key": "metadata.name", "operator": "In", "values": [own]}
+            self.assertEqual(
+                expected, self.codes(given({"matchFields": [name]}), there)
+            )
 
     def test_rules_of_the_scheduler_are_left_to_it(self):
         there = node(taints=[{"key": "rt", "effect": "NoSchedule"}], pods="0")
