@@ -64,7 +64,11 @@ PARTS = (
             *_modules("functional", "scheduler", "verify", "vif", "vdsm"),
         ),
     ),
-    Part("kubernetes", "a node that joins, and many nodes", "kubernetes"),
+    Part(
+        "kubernetes",
+        "pods on a node, Onload's walk-through, a node that joins, many nodes",
+        "kubernetes",
+    ),
     Part("packages", "deb and rpm installed, the agent's image", "packages"),
     Part("debian13", "unit and functional with Python 3.13", "debian13"),
     Part(

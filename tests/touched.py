@@ -191,6 +191,10 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "tools/demo": _NONE,
     # What is read.
     "doc": ("docs",),
+    "doc/source/walkthroughs/kata.rst": ("docs", "functional.verify"),
+    "doc/source/walkthroughs/lxc.rst": ("docs", "vm.test_lxc"),
+    "doc/source/walkthroughs/onload.rst": ("docs", "kubernetes.test_node"),
+    "doc/source/walkthroughs/ovirt.rst": ("docs", "functional.vdsm"),
     "releasenotes": _NONE,
     "README.rst": ("docs",),
     "LICENSE": _NONE,

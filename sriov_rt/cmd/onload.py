@@ -135,10 +135,12 @@ class Status(command.Lister):
         effects = list(status.all_of(every, driver))
         known = known_or(instances.containers(root), ())
         whose = instances.processes(root, known)
+        pods = instances.pods(root, (each.process.pid for each in effects))
+        owners = {**whose, **pods}
         workloads = instances.observe(root)
         document = {
             "driver": _driver(driver),
-            "processes": [_process(each, whose) for each in effects],
+            "processes": [_process(each, whose, pods) for each in effects],
             "instances": None
             if isinstance(workloads, Unknown)
             else [dataclasses.asdict(each) for each in workloads],
@@ -150,7 +152,7 @@ class Status(command.Lister):
             rows=[
                 (
                     each.process.pid,
-                    whose.get(each.process.pid, ""),
+                    owners.get(each.process.pid, ""),
                     each.process.name,
                     each.sentence,
                     each.process.library or "",
@@ -202,11 +204,14 @@ def _driver(driver: Driver) -> dict[str, Any]:
     }
 
 
-def _process(found: Effect, whose: Mapping[int, str]) -> dict[str, Any]:
+def _process(
+    found: Effect, whose: Mapping[int, str], pods: Mapping[int, str]
+) -> dict[str, Any]:
     process = found.process
     return {
         "pid": process.pid,
         "instance": whose.get(process.pid),
+        "pod": pods.get(process.pid),
         "name": process.name,
         "state": found.state.value,
         "message": found.sentence,

@@ -84,6 +84,11 @@ class PodPatch(command.Lister):
                 f"of network {args.network} are kept off each other's "
                 "nodes"
             )
+        for each in pod.other_resources(given, settings.resource):
+            faults.say(
+                f"the pod also requests {each}, which is Onload's in another "
+                "release of its operator: remove it, or set [onload] resource"
+            )
         if args.dry_run:
             found = pod.apply(given, operations)
             text = json.dumps(found, indent=2)

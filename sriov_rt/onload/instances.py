@@ -20,6 +20,7 @@ from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.running import Guest
 from sriov_rt.guest.xml import text_of
 from sriov_rt.host import guest_processes
+from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.onload import plan
 from sriov_rt.onload import status
@@ -27,6 +28,7 @@ from sriov_rt.onload.status import Effect
 from sriov_rt.onload.status import Processes
 from sriov_rt.onload.status import State
 from sriov_rt.onload.status import driver
+from sriov_rt.parse import process
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,6 +81,34 @@ def processes(root: Root, owners: tuple[Container, ...]) -> Mapping[int, str]:
     :returns: process to instance; the keepers are left out.
     """
     return running.below(root, {each.keeper: each.instance for each in owners})
+
+
+#: Where a kubelet keeps the logs of pods, each in NAMESPACE_NAME_UID
+#: (BuildPodLogsDirectory in its kuberuntime/helpers.go).
+_POD_LOGS = "var/log/pods"
+
+
+def pods(root: Root, numbers: Iterable[int]) -> Mapping[int, str]:
+    """Return each process of a pod, and the pod: NAMESPACE/NAME.
+
+    The cgroup says which pod, and its UID stands for a name that no log has.
+
+    :param numbers: of processes.
+    """
+    logs = root.list_dir(_POD_LOGS)
+    names = {}
+    for each in () if isinstance(logs, Unknown) else logs:
+        name, _, uid = each.rpartition("_")
+        names[uid] = name.replace("_", "/")
+    places = {
+        pid: values.parsed(root, f"proc/{pid}/cgroup", process.parse_place)
+        for pid in numbers
+    }
+    return {
+        pid: names.get(each.pod, each.pod)
+        for pid, each in places.items()
+        if not isinstance(each, Unknown) and each.pod
+    }
 
 
 #: An instance is as far as the furthest of its processes.

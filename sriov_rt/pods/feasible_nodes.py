@@ -18,6 +18,7 @@ from typing import Any
 
 from sriov_rt.parse import features
 from sriov_rt.pods import manifest
+from sriov_rt.pods import pod as pods
 from sriov_rt.pods import pod_request
 from sriov_rt.pods import runtime_class as runtime_classes
 from sriov_rt.pods import sentences
@@ -325,7 +326,11 @@ def _why_not(
 def _why_no_vfs(
     request: PodRequest, node: Mapping[str, Any], view: _View
 ) -> Iterator[Reason]:
-    """Yield what a Node lacks of the pod's networks."""
+    """Yield what a Node lacks of the pod's networks, and of Onload's devices.
+
+    A pod of a file has Onload's resource by its usual name, whatever the name
+    in the operator's ConfigMap: a Node with either has the device plugin.
+    """
     there = manifest.amounts(node, "status", "allocatable")
     labels = _labels(node)
     selected = {each.key for each in request.selector}
@@ -333,6 +338,9 @@ def _why_no_vfs(
     for each in sorted(resources & request.resources.keys()):
         if not there.get(each):
             yield reason("pod_resource_missing", resource=each)
+    onload = sorted(pods.RESOURCES & request.resources.keys())
+    if onload and not any(there.get(each) for each in pods.RESOURCES):
+        yield reason("pod_resource_missing", resource=onload[0])
     for full, annotations in view.networks:
         key, _, value = annotations.get(NODE_SELECTOR, "").partition("=")
         key, value = key.strip(), value.strip()
@@ -367,6 +375,8 @@ def _unmatched(
     labels: Mapping[str, str],
 ) -> Reason:
     key, needed = expression.key, str(expression)
+    if key == "metadata.name":
+        return reason("pod_of_another_node", needed=needed)
     if key in labels:
         return reason(
             "pod_label_differs", key=key, found=labels[key], needed=needed

@@ -12,6 +12,7 @@ from typing import Any
 
 from sriov_rt.onload import plan
 from sriov_rt.onload.errors import OnloadError
+from sriov_rt.pods import manifest
 from sriov_rt.pods import runtime_class
 
 #: Label of accelerated pods, its value their network. Two of one value and
@@ -377,6 +378,23 @@ def other_networks(pod: Mapping[str, Any], network: str) -> tuple[str, ...]:
     :raises PodRejected: if Multus could not read them either.
     """
     return tuple(each for each in attached(pod) if each != network)
+
+
+def other_resources(pod: Mapping[str, Any], resource: str) -> tuple[str, ...]:
+    """Return other names of Onload's devices that a pod requests.
+
+    :param pod: as with :func:`patch`.
+    :param resource: the name that its patch has.
+    """
+    _, template = _template(pod)
+    every = manifest.objects(template, "spec", "containers")
+    requested = {
+        name
+        for each in every
+        for part in ("limits", "requests")
+        for name in manifest.mapping(each, "resources", part)
+    }
+    return tuple(sorted((RESOURCES - {resource}) & requested))
 
 
 def _apart(spec: Mapping[str, Any], at: str, network: str) -> Iterator[Op]:

@@ -53,6 +53,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "{needed}; correct the pod's nodeSelector or affinity, or the "
             "label"
         ),
+        "pod_of_another_node": (
+            "the pod's nodeAffinity names its Node ({needed}), as that of a "
+            "DaemonSet's pods does; see the row of that Node"
+        ),
         "pod_labels_lost": (
             "the Node has no label of Node Feature Discovery at all, and the "
             "pod needs {needed}; see that nfd-worker and nfd-master run"

@@ -5,6 +5,7 @@
 import json
 import os
 import pathlib
+import re
 import stat
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from tests.testbed import infrastructure
 from tests.testbed import network
 from tests.testbed import paths
 from tests.testbed import standin
+from tests.testbed import walk
 from tests.testbed.isolation import sh
 from tests.testbed.kube import device_plugin
 from tests.testbed.kube import node
@@ -79,6 +81,13 @@ NETWORK = {
         "rangeEnd": "172.20.10.253",
     },
 }
+
+
+#: What kubectl says of objects that were there before, from elsewhere.
+_UNAPPLIED = re.compile(
+    r"^Warning: resource \S+ is missing the kubectl\S+ annotation .*\n",
+    re.MULTILINE,
+)
 
 
 class NodeCases(base.KubernetesTestCase):
@@ -228,6 +237,56 @@ class NodeCases(base.KubernetesTestCase):
             if uid in group and b"1000000" in words:
                 return int(path.name)
         raise AssertionError(f"no process of {name}")
+
+    def test_the_walkthrough(self) -> None:
+        place = self.machine.onload.parent / "walk"
+        nodes = place / "dev"
+        nodes.mkdir(parents=True)
+        for name in device_plugin.OnloadPlugin.DEVICES:
+            os.mknod(nodes / name, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        environment = walk.install(place)
+        (place / "kubectl").symlink_to(
+            self.machine.programs.program("kubectl")
+        )
+        shipped = paths.CHECKOUT / "etc"
+        # The page's own paths are the machine's, too.
+        instead = {
+            "/usr/share/sriov-rt": str(shipped),
+            "/etc/sriov_rt": str(place / "etc"),
+        }
+        plugin = device_plugin.OnloadPlugin(nodes, self.machine.onload, INSIDE)
+        controllers = self.machine.controllers(
+            "daemonset-controller", "garbage-collector-controller"
+        )
+        controllers.start(self.kube.place)
+        self.addCleanup(controllers.stop, self.kube.place)
+        self.addCleanup(plugin.stop)
+        self.addCleanup(
+            self.kube.apply,
+            profiles.config_map({"latency": ENVIRONMENT}, ONLOAD),
+        )
+
+        def shell(script: str) -> tuple[int, str]:
+            for page, bed in instead.items():
+                script = script.replace(page, bed)
+            done = subprocess.run(
+                ("sh", "-c", script),
+                cwd=place,
+                env={**environment, "KUBECONFIG": str(self.kube.kubeconfig)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=300,
+            )
+            print(f"$ {script}\n{done.stdout}", flush=True)
+            # The images of the DaemonSet are not to be had: this stands in.
+            if "onload-plugin/daemonset.yaml" in script:
+                (plugin.stop if " delete " in script else plugin.start)()
+            return done.returncode, _UNAPPLIED.sub("", done.stdout)
+
+        walk.run(self, walk.PAGES / "onload.rst", shell)
 
     def test_a_pod_answers_over_its_macvlan_and_is_measured(self) -> None:
         given = self.pod(
@@ -532,7 +591,7 @@ class NodeCases(base.KubernetesTestCase):
         for name in ("vfio", "17"):
             os.mknod(nodes / name, stat.S_IFCHR | 0o600, os.makedev(1, 3))
         configuration = root / "etc/pcidp/config.json"
-        plugin = device_plugin.DevicePlugin(configuration, {VF: 17}, nodes)
+        plugin = device_plugin.VfPlugin(configuration, {VF: 17}, nodes)
         self.addCleanup(plugin.stop)
         plugin.start()
         resource = f"{DOMAIN}/fast0"

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A stand-in for the SR-IOV network device plugin, on the node of the tests.
+"""Stand-ins for two device plugins, on the node of the tests.
 
-The published one is an image, and its Go module is not to be had. This reads
-the same configuration, which a node's own script has written, and speaks the
-kubelet's device plugin API (k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1,
-api.proto): it registers each resource, lists its VFs with their NUMA node, and
-at Allocate returns what the published one does for a VF on vfio-pci, its group
-and the variable with its address. Nothing is read from a VF.
+The published ones are images, and their Go modules are not to be had. These
+speak the kubelet's device plugin API (k8s.io/kubelet/pkg/apis/deviceplugin/
+v1beta1, api.proto): they register each resource, list its devices, and at
+Allocate return what the published ones do. No device is looked at.
 """
 
+import abc
 import concurrent.futures
 import functools
 import json
@@ -17,6 +16,7 @@ import pathlib
 import threading
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -57,6 +57,11 @@ def _kinds() -> Mapping[str, Any]:
                 ("[]container_requests", 1, "ContainerAllocateRequest"),
             ),
             "Entry": (("key", 1, STRING), ("value", 2, STRING)),
+            "Mount": (
+                ("container_path", 1, STRING),
+                ("host_path", 2, STRING),
+                ("read_only", 3, _BOOL),
+            ),
             "DeviceSpec": (
                 ("container_path", 1, STRING),
                 ("host_path", 2, STRING),
@@ -64,6 +69,7 @@ def _kinds() -> Mapping[str, Any]:
             ),
             "ContainerAllocateResponse": (
                 ("[]envs", 1, "Entry"),
+                ("[]mounts", 2, "Mount"),
                 ("[]devices", 3, "DeviceSpec"),
             ),
             "AllocateResponse": (
@@ -73,45 +79,35 @@ def _kinds() -> Mapping[str, Any]:
     )
 
 
-class DevicePlugin:
-    """The plugin of one node.
+class DevicePlugin(abc.ABC):
+    """A plugin of one node.
 
-    :param configuration: the file that the node's script has written.
-    :param groups: PCI address of each VF to its IOMMU group.
-    :param nodes: the directory that stands for the machine's /dev/vfio.
+    :param resources: each with the names of its devices.
     """
 
-    def __init__(
-        self,
-        configuration: pathlib.Path,
-        groups: Mapping[str, int],
-        nodes: pathlib.Path,
-    ) -> None:
-        plain = json.loads(configuration.read_text())
-        self._resources = {
-            f"{each['resourcePrefix']}/{each['resourceName']}": [
-                address
-                for one in each["selectors"]
-                for address in one["pciAddresses"]
-            ]
-            for each in plain["resourceList"]
-        }
-        self._groups = groups
-        self._nodes = nodes
+    def __init__(self, resources: Mapping[str, Sequence[str]]) -> None:
+        self._resources = resources
         self._servers: list[grpc.Server] = []
         self._ended = threading.Event()
+
+    @abc.abstractmethod
+    def response(self, devices: Sequence[str], resource: str) -> Any:
+        """Return a ContainerAllocateResponse.
+
+        :param devices: their names.
+        """
 
     def start(self) -> None:
         """Serve each resource, and register it with the kubelet.
 
         :raises grpc.RpcError: if the kubelet does not take it.
         """
-        for resource, addresses in self._resources.items():
+        for resource, devices in self._resources.items():
             endpoint = f"{resource.replace('/', '_')}.sock"
             pool = concurrent.futures.ThreadPoolExecutor(4)
             server = grpc.server(pool)
             server.add_generic_rpc_handlers(
-                (self._handler(addresses, resource),)
+                (self._handler(devices, resource),)
             )
             server.add_insecure_port(f"unix:{DIRECTORY / endpoint}")
             server.start()
@@ -124,7 +120,7 @@ class DevicePlugin:
         for each in self._servers:
             each.stop(0).wait(_SECONDS)
 
-    def _handler(self, addresses: list[str], resource: str) -> Any:
+    def _handler(self, devices: Sequence[str], resource: str) -> Any:
         kinds = _kinds()
 
         def watch(request: Any, context: Any) -> Iterator[Any]:
@@ -135,7 +131,7 @@ class DevicePlugin:
                         "health": "Healthy",
                         "topology": {"nodes": [{"ID": 0}]},
                     }
-                    for each in addresses
+                    for each in devices
                 ]
             )
             self._ended.wait()
@@ -143,7 +139,7 @@ class DevicePlugin:
         def allocate(request: Any, context: Any) -> Any:
             return kinds["AllocateResponse"](
                 container_responses=[
-                    self._response(list(each.devices_ids), resource)
+                    self.response(list(each.devices_ids), resource)
                     for each in request.container_requests
                 ]
             )
@@ -171,14 +167,47 @@ class DevicePlugin:
             },
         )
 
-    def _response(self, addresses: list[str], resource: str) -> Any:
+
+class VfPlugin(DevicePlugin):
+    """The plugin of the SR-IOV network working group.
+
+    It reads the configuration that a node's own script has written, and
+    returns of a VF on vfio-pci its group and the variable with its address.
+
+    :param configuration: the file.
+    :param groups: PCI address of each VF to its IOMMU group.
+    :param nodes: the directory that stands for the machine's /dev/vfio.
+    """
+
+    def __init__(
+        self,
+        configuration: pathlib.Path,
+        groups: Mapping[str, int],
+        nodes: pathlib.Path,
+    ) -> None:
+        plain = json.loads(configuration.read_text())
+        super().__init__(
+            {
+                f"{each['resourcePrefix']}/{each['resourceName']}": [
+                    address
+                    for one in each["selectors"]
+                    for address in one["pciAddresses"]
+                ]
+                for each in plain["resourceList"]
+            }
+        )
+        self._groups = groups
+        self._nodes = nodes
+
+    def response(self, devices: Sequence[str], resource: str) -> Any:
+        """Return the groups of VFs."""
         name = resource.replace("/", "_").replace(".", "_").upper()
-        names = ["vfio", *(str(self._groups[each]) for each in addresses)]
+        names = ["vfio", *(str(self._groups[each]) for each in devices)]
         return {
             "envs": [
                 {
                     "key": f"PCIDEVICE_{name}",
-                    "value": ",".join(addresses),
+                    "value": ",".join(devices),
                 }
             ],
             "devices": [
@@ -188,6 +217,53 @@ class DevicePlugin:
                     "permissions": "mrw",
                 }
                 for each in names
+            ],
+        }
+
+
+class OnloadPlugin(DevicePlugin):
+    """AMD's plugin, as the add-on starts it: without LD_PRELOAD.
+
+    :param nodes: the directory that stands for the machine's /dev.
+    :param libraries: the directory of the node with libonload.so.
+    :param inside: where pods have it.
+    :param count: how many pods may have it, ``maxPodsPerNode``.
+    """
+
+    #: README of the operator, "Resource amd.com/onload".
+    DEVICES = ("onload", "onload_epoll", "sfc_char")
+
+    def __init__(
+        self,
+        nodes: pathlib.Path,
+        libraries: pathlib.Path,
+        inside: str,
+        count: int = 100,
+    ) -> None:
+        names = [f"onload-{number}" for number in range(count)]
+        super().__init__({"amd.com/onload": names})
+        self._nodes = nodes
+        self._libraries = libraries
+        self._inside = inside
+
+    def response(self, devices: Sequence[str], resource: str) -> Any:
+        """Return Onload's devices and libraries."""
+        return {
+            "mounts": [
+                {
+                    "container_path": f"{self._inside}/{each.name}",
+                    "host_path": str(each),
+                    "read_only": True,
+                }
+                for each in self._libraries.iterdir()
+            ],
+            "devices": [
+                {
+                    "container_path": f"/dev/{each}",
+                    "host_path": str(self._nodes / each),
+                    "permissions": "mrw",
+                }
+                for each in self.DEVICES
             ],
         }
 

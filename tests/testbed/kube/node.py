@@ -44,7 +44,8 @@ SANDBOX = pod_image.SANDBOX
 #: Handlers of containerd: one with the stand-in for Kata's shim.
 KATA = "kata-rt"
 
-_CGROUP = "sriov-rt-kube"
+#: The kubelet's own, below the root as on any node.
+_CGROUP = "kubepods"
 _YEAR = 365 * 86400.0
 
 #: Directories of the machine that the node's programs write to.
@@ -215,6 +216,24 @@ class Node:
             "--bind-address=127.0.0.1",
         )
 
+    def controllers(self, *names: str) -> Service:
+        """Return the controller manager with some of its controllers.
+
+        :param names: as in "daemonset-controller".
+        """
+        name = "kube-controller-manager"
+        return Service(
+            name=name,
+            command=(
+                str(self.programs.program(name)),
+                f"--kubeconfig={self.kube.kubeconfig}",
+                f"--controllers={','.join(names)}",
+                "--leader-elect=false",
+                "--bind-address=127.0.0.1",
+            ),
+            environment=self._environment,
+        )
+
     def _kubelet(self) -> Service:
         configuration = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -222,7 +241,6 @@ class Node:
             "failCgroupV1": False,
             "failSwapOn": False,
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": f"/{_CGROUP}",
             "containerRuntimeEndpoint": (
                 "unix:///run/containerd/containerd.sock"
             ),

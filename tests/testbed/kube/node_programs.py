@@ -32,6 +32,7 @@ class NodePrograms:
             "k8s.io/kubernetes/cmd/kube-controller-manager",
             "k8s.io/kubernetes/cmd/kube-scheduler",
             "k8s.io/kubernetes/cmd/kubeadm",
+            "k8s.io/kubernetes/cmd/kubectl",
             "k8s.io/kubernetes/cmd/kubelet",
         ),
         "go_multus": (
@@ -78,7 +79,7 @@ class NodePrograms:
         toolchain.make(
             self.directory,
             self._fill,
-            what="kubelet, kubeadm, controllers and Multus",
+            what="kubelet, kubeadm, kubectl, controllers and Multus",
             logs=logs,
             progress=progress,
         )

@@ -135,6 +135,29 @@ class StatusTest(test_instances.HostTest):
             f"instance={test_instances.A} injected: no onload module\n", said
         )
 
+    def test_a_process_of_a_pod_has_its_pod(self):
+        pods = {
+            300: "0b5c6a3e-1111-4a53-9a2a-5a3c07d5f0c1",
+            301: "0b5c6a3e-2222-4a53-9a2a-5a3c07d5f0c1",
+        }
+        for pid, uid in pods.items():
+            self.run_onload(pid, 1)
+            self.tree.write(
+                f"proc/{pid}/cgroup", f"0::/kubepods/besteffort/pod{uid}/{A}\n"
+            )
+        log = f"default_netperf-x7k2p_{pods[300]}/c/0.log"
+        self.tree.write(f"var/log/pods/{log}", "")
+        rows = tables.rows(self.status())
+        self.assertEqual(
+            ["default/netperf-x7k2p", pods[301]],
+            [each["Instance"].replace(" ", "") for each in rows[1:]],
+        )
+        plain = json.loads(self.status("--json"))
+        self.assertEqual(
+            [(A, None), (None, "default/netperf-x7k2p"), (None, pods[301])],
+            [(each["instance"], each["pod"]) for each in plain["processes"]],
+        )
+
     def test_as_json(self):
         plain = json.loads(self.status("--json"))
         (found,) = plain["processes"]

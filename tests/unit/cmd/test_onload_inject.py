@@ -173,6 +173,22 @@ class InjectCommandTest(unittest.TestCase):
         self.assertIn('"mgmt, fast"', printed)
         self.assertIn("the pod is also attached to mgmt;", told)
 
+    def test_pod_patch_of_a_pod_with_the_resource_of_another_operator(self):
+        given = copy.deepcopy(test_pod.POD)
+        container = given["spec"]["containers"][0]
+        for resource, expected in (("solarflare.com/sfc", 1), ("x.com/y", 0)):
+            container["resources"] = {"limits": {resource: 1}}
+            code, _, told = self.run_command(
+                *("pod-patch", "--profile", "mine", "--network", "fast"),
+                stdin=json.dumps(given).encode(),
+            )
+            self.assertEqual(0, code)
+            self.assertEqual(
+                expected,
+                told.count("the pod also requests solarflare.com/sfc,"),
+                told,
+            )
+
     def test_status(self):
         proc = self.path / "proc/7"
         proc.mkdir(parents=True)

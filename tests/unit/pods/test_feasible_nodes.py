@@ -199,8 +199,11 @@ class PlacementTest(unittest.TestCase):
         self.assertEqual(
             ["pod_label_missing"], self.codes(given({}, missing), there)
         )
-        name = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
-        self.assertEqual([], self.codes(given({"matchFields": [name]}), there))
+        for own, expected in (("n1", []), ("n2", ["pod_of_another_node"])):
+            name = {"key": "metadata.name", "operator": "In", "values": [own]}
+            self.assertEqual(
+                expected, self.codes(given({"matchFields": [name]}), there)
+            )
 
     def test_rules_of_the_scheduler_are_left_to_it(self):
         there = node(taints=[{"key": "rt", "effect": "NoSchedule"}], pods="0")
@@ -226,6 +229,21 @@ class PlacementTest(unittest.TestCase):
             ["pod_resource_missing"], self.codes(given, node(), vfs)
         )
         self.assertEqual([], self.codes(given, node(**{VFS: "1"}), vfs))
+
+    def test_onloads_devices_have_to_be_on_the_node(self):
+        for resource in ("amd.com/onload", "solarflare.com/sfc"):
+            given = pod(limits={resource: "1"})
+            for there, expected in (
+                ({}, ["pod_resource_missing"]),
+                ({resource: "0"}, ["pod_resource_missing"]),
+                ({resource: "8"}, []),
+                # The name in the operator's ConfigMap is not in a file.
+                ({"solarflare.com/sfc": "8"}, []),
+            ):
+                with self.subTest(resource, there=there):
+                    self.assertEqual(
+                        expected, self.codes(given, node(**there))
+                    )
 
     def test_networks_of_one_resource_share_its_vfs(self):
         given = pod(
@@ -287,12 +305,13 @@ class PlacementTest(unittest.TestCase):
         """By its annotations alone the second pod would seem to fit."""
         annotations = {pods.PROFILE: "latency", pods.NETWORK: "fast"}
         given = pod_request.admitted(pod("new", annotations=annotations))
+        there = node(**{"amd.com/onload": "8"})
         other = running(pod("other", labels={pods.LABEL: "fast"}))
         self.assertEqual(
-            ["pod_spread"], self.codes(given, node(), other, network())
+            ["pod_spread"], self.codes(given, there, other, network())
         )
         # What it attaches is what it has to find.
-        self.assertEqual(["pod_network_missing"], self.codes(given, node()))
+        self.assertEqual(["pod_network_missing"], self.codes(given, there))
         for left in (
             pod(),
             pod(annotations={pods.PROFILE: "latency"}),
