@@ -68,6 +68,22 @@ def read(
         os.close(descriptor)
 
 
+def make_directory(directory: pathlib.Path, mode: int = 0o755) -> None:
+    """Make a directory, and those that it is in for everybody to read.
+
+    Whatever the umask: root's may keep vdsm's hooks out, which run as another
+    user, and that of oslo.privsep's daemon lets everybody in.
+
+    :param mode: of the directory itself; one that is there keeps its own.
+    :raises OSError: if it cannot be made.
+    """
+    for each in (*reversed(directory.parents), directory):
+        if not each.exists():
+            with contextlib.suppress(FileExistsError):
+                each.mkdir(0o700)
+                each.chmod(mode if each == directory else 0o755)
+
+
 def check_directory(path: pathlib.Path) -> None:
     """Check that only root or the caller can have put files into a directory.
 

@@ -161,7 +161,7 @@ class Keeper:
             return status
         try:
             path = root.path / certificate.WITHDRAWAL_PATH
-            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            files.make_directory(path.parent)
             data = certificate.withdrawal_to_bytes(after)
             files.replace(path, data, 0o644, durable=True)
         except OSError as error:

@@ -143,7 +143,7 @@ def _check(root: Root, new: HostHold) -> None:
 
 def _locked(root: Root) -> contextlib.AbstractContextManager[object]:
     path = root.path / maintenance.PATH
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    files.make_directory(path.parent)
     return files.locked(path.with_name(".hold.lock"), _LOCK_S)
 
 

@@ -135,8 +135,7 @@ class Claims:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        self._directory.parent.mkdir(0o755, parents=True, exist_ok=True)
-        self._directory.mkdir(0o700, exist_ok=True)
+        files.make_directory(self._directory, 0o700)
         for each in (self._directory.parent, self._directory):
             files.check_directory(each)
         path = self._directory / _LOCK

@@ -354,10 +354,7 @@ class Tenancies:
         if container.ends_with_container(self.directory):
             raise errors.NotKept(str(self.directory), self.directory)
         try:
-            for each in (*reversed(self.directory.parents), self.directory):
-                if not each.exists():
-                    # Each by itself: oslo.privsep's daemon has no umask.
-                    each.mkdir(0o755, exist_ok=True)
+            files.make_directory(self.directory)
             for each in (self.directory.parent, self.directory):
                 files.check_directory(each)
         except OSError as error:

@@ -193,7 +193,7 @@ class Records:
         if found is None:
             path.unlink(missing_ok=True)
             return
-        path.parent.mkdir(0o755, parents=True, exist_ok=True)
+        files.make_directory(path.parent)
         data = documents.dump(found, maintenance.SCHEMA_VERSION)
         files.replace(path, data, 0o644)
 
@@ -204,8 +204,7 @@ class Records:
         :raises TuningRuns: if one changes them.
         :raises OSError: if the directory is not root's alone.
         """
-        self._directory.parent.mkdir(0o755, parents=True, exist_ok=True)
-        self._directory.mkdir(0o700, exist_ok=True)
+        files.make_directory(self._directory, 0o700)
         files.check_directory(self._directory)
         with contextlib.ExitStack() as stack:
             try:

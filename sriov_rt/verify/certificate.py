@@ -109,7 +109,7 @@ def prepare(root: pathlib.Path) -> None:
     :raises OSError: if it can't.
     """
     directory = (root / certificate.PATH).parent
-    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    files.make_directory(directory)
     with tempfile.TemporaryFile(dir=directory):
         pass
 
@@ -122,7 +122,7 @@ def write(found: Certificate, root: pathlib.Path) -> pathlib.Path:
     :raises OSError: if it can't be written; then the one before is there.
     """
     path = root / certificate.PATH
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    files.make_directory(path.parent)
     files.replace(path, certificate.to_bytes(found), 0o644, durable=True)
     # What the agent kept is of the one before; here it may be read-only.
     with contextlib.suppress(OSError):

@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Iterator
 
 from sriov_rt import exceptions
+from sriov_rt import files
 from sriov_rt.host import port_counts
 
 LOG = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class Counts:
             return
         path = self._directory / f"{operation}.{result}"
         try:
-            self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            files.make_directory(self._directory)
             descriptor = os.open(path, _FLAGS, 0o644)
             try:
                 os.write(descriptor, b"." * min(number, _MOST))

@@ -26,6 +26,7 @@ import weakref
 from typing import Self
 
 from sriov_rt import exceptions
+from sriov_rt import files
 from sriov_rt.vif import errors
 
 LOG = logging.getLogger(__name__)
@@ -48,18 +49,6 @@ _NO_FILE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENFILE)
 
 #: What another holds.
 _TAKEN = (errno.EAGAIN, errno.EACCES, errno.EADDRINUSE)
-
-
-def make(directory: pathlib.Path) -> None:
-    """Make a directory for its owner alone, and what it is in.
-
-    Each with a mode of its own: the daemon of oslo.privsep has a umask of 0,
-    and pathlib would give the parents to everybody.
-    """
-    for each in reversed(directory.parents):
-        if not each.exists():
-            each.mkdir(0o755, exist_ok=True)
-    directory.mkdir(0o700, exist_ok=True)
 
 
 class _Turn:
@@ -171,7 +160,7 @@ class Locks:
             try:
                 return os.open(path, flags, 0o600)
             except FileNotFoundError:
-                make(self._directory)
+                files.make_directory(self._directory, 0o700)
                 return os.open(path, flags, 0o600)
         except OSError as error:
             if error.errno in _NO_FILE:

@@ -14,7 +14,6 @@ from sriov_rt import files
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
-from sriov_rt.vif import lock
 from sriov_rt.vif import log
 from sriov_rt.vif import records
 from sriov_rt.vif.model import Record
@@ -41,8 +40,8 @@ class LostPorts:
         :raises RecordsBroken: if it cannot be written.
         """
         try:
-            lock.make(self._parent)
-            lock.make(self.directory)
+            files.make_directory(self._parent, 0o700)
+            files.make_directory(self.directory, 0o700)
             files.replace(self._path(record.port), records.form(record))
         except OSError as error:
             raise errors.RecordsBroken(

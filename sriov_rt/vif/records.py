@@ -31,7 +31,6 @@ from sriov_rt.kernel import namespaces
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
-from sriov_rt.vif import lock
 from sriov_rt.vif import log
 from sriov_rt.vif import salvage
 from sriov_rt.vif import validation
@@ -179,8 +178,8 @@ class Records:
             try:
                 files.replace(path, data)
             except FileNotFoundError:
-                lock.make(self.directory.parent)
-                lock.make(self.directory)
+                files.make_directory(self.directory.parent, 0o700)
+                files.make_directory(self.directory, 0o700)
                 files.replace(path, data)
         except OSError as error:
             raise self.broken(error, record.port) from error

@@ -53,6 +53,27 @@ class LockTest(unittest.TestCase):
             self.assertFalse(path.exists())
 
 
+class DirectoryTest(unittest.TestCase):
+    def test_root_s_umask_keeps_nobody_out(self):
+        """Nor does the one of a daemon let everybody write."""
+        for umask in (0o077, 0o027, 0o000):
+            with (
+                self.subTest(oct(umask)),
+                tempfile.TemporaryDirectory() as place,
+            ):
+                self.addCleanup(os.umask, os.umask(umask))
+                top = pathlib.Path(place) / "lib"
+                for mode in (0o700, 0o755):
+                    files.make_directory(top / "a" / f"{mode}", mode)
+                    found = (top / "a" / f"{mode}").stat().st_mode & 0o777
+                    self.assertEqual(mode, found)
+                for each in (top, top / "a"):
+                    self.assertEqual(0o755, each.stat().st_mode & 0o777)
+                top.chmod(0o711)
+                files.make_directory(top)
+                self.assertEqual(0o711, top.stat().st_mode & 0o777)
+
+
 class ReplaceTest(unittest.TestCase):
     def setUp(self):
         place = tempfile.TemporaryDirectory()
@@ -92,7 +113,8 @@ class ReplaceTest(unittest.TestCase):
         synced = []
 
         def fsync(descriptor):
-            synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+            link = pathlib.Path(f"/proc/self/fd/{descriptor}")
+            synced.append(str(link.readlink()))
 
         with mock.patch("os.fsync", fsync):
             files.replace(self.path, b"new", durable=True)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import os
+import pathlib
 import time
 from unittest import mock
 
@@ -32,6 +34,16 @@ class MaintenanceTest(trees.TreeTest):
         self.assertIsNone(self.observe().hold)
         host_maintenance.release(self.tree.root, FOUND)
 
+    def test_others_read_it_whatever_root_s_umask(self):
+        """To a hook of vdsm's an unknown hold is one, for ever."""
+        self.addCleanup(os.umask, os.umask(0o027))
+        self.tree.remove("var")
+        host_maintenance.write(self.tree.root, FOUND)
+        for each in pathlib.Path(maintenance.PATH).parents:
+            mode = (self.tree.path / each).stat().st_mode
+            if str(each).startswith("var"):
+                self.assertEqual(0o755, mode & 0o777, each)
+
     def test_one_with_an_end_ends_by_the_clock(self):
         found = HostHold("alice", "kernel 6.12", NOW, NOW + 60)
         host_maintenance.write(self.tree.root, found)
@@ -60,7 +72,9 @@ class MaintenanceTest(trees.TreeTest):
             mock.patch("pathlib.Path.replace", side_effect=OSError),
             self.assertRaises(OSError),
         ):
-            host_maintenance.write(self.tree.root, HostHold("alice", "no", NOW))
+            host_maintenance.write(
+                self.tree.root, HostHold("alice", "no", NOW)
+            )
         self.assertEqual(FOUND, self.observe().hold)
 
     def test_an_agent_that_is_started_again_goes_on_with_it(self):
