@@ -71,8 +71,8 @@ def read(
 def make_directory(directory: pathlib.Path, mode: int = 0o755) -> None:
     """Make a directory, and those that it is in for everybody to read.
 
-    Whatever the umask: root's may keep the agent out, which is another user,
-    and that of oslo.privsep's daemon lets everybody in.
+    Whatever the umask: root's may keep vdsm's hooks out, which run as another
+    user, and that of oslo.privsep's daemon lets everybody in.
 
     :param mode: of the directory itself; one that is there keeps its own.
     :raises OSError: if it cannot be made.

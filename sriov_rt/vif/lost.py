@@ -27,11 +27,11 @@ DIRECTORY = "lost"
 class LostPorts:
     """The files of ports that are to be plugged again.
 
-    :param records: the directory of the records.
+    :param beside: the records that they are beside.
     """
 
-    def __init__(self, records: pathlib.Path) -> None:
-        self._parent = records.parent
+    def __init__(self, beside: records.Records) -> None:
+        self._parent = beside.directory.parent
         self.directory = self._parent / DIRECTORY
 
     def put(self, record: Record) -> None:
@@ -44,11 +44,7 @@ class LostPorts:
             files.make_directory(self.directory, 0o700)
             files.replace(self._path(record.port), records.form(record))
         except OSError as error:
-            raise errors.RecordsBroken(
-                str(self.directory),
-                port=record.port,
-                detail=error.strerror or str(error),
-            ) from error
+            raise self._broken(error, record.port) from error
 
     def get(self, port: str) -> Record | None:
         """Return the record of a port from before; None if it is not lost.
@@ -68,11 +64,16 @@ class LostPorts:
         return found if found.boot == records.boot_id() else None
 
     def all(self) -> tuple[Record, ...]:
-        """Return those of all ports, sorted by them."""
+        """Return those of all ports, sorted by them.
+
+        :raises RecordsBroken: if that cannot be told.
+        """
         try:
             names = sorted(each.name for each in self.directory.iterdir())
-        except OSError:
+        except FileNotFoundError:
             return ()
+        except OSError as error:
+            raise self._broken(error) from error
         found = (self.get(each) for each in names if not each.startswith("."))
         return tuple(each for each in found if each is not None)
 
@@ -86,12 +87,15 @@ class LostPorts:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise errors.RecordsBroken(
-                str(self.directory),
-                port=port,
-                detail=error.strerror or str(error),
-            ) from error
+            raise self._broken(error, port) from error
         return True
+
+    def _broken(
+        self, error: OSError, port: str | None = None
+    ) -> errors.RecordsBroken:
+        detail = error.strerror or str(error)
+        place = str(self.directory)
+        return errors.RecordsBroken(place, port=port, detail=detail)
 
     def _path(self, port: str) -> pathlib.Path:
         return self.directory / port

@@ -58,7 +58,7 @@ class Plugger:
         )
         self._recovery = Recovery(host, self._unplugging)
         self._plugging = Plugging(host, self._unplugging)
-        self._lost = LostPorts(host.records.directory)
+        self._lost = LostPorts(host.records)
 
     @property
     def host(self) -> Host:

@@ -68,7 +68,7 @@ class Restoring:
         self._plugger = plugger
         self._container = container
         self._search = Search(host.links, host.vfs)
-        self._lost = LostPorts(host.records.directory)
+        self._lost = LostPorts(host.records)
 
     def find(self) -> tuple[Record, ...]:
         """Return the ports that have lost their interface, sorted.

@@ -192,7 +192,11 @@ def _lost(
     lost = {
         each.port: each for each in records if _is_lost(root, tenancies, each)
     }
-    for each in LostPorts(root.locate(directory)).all():
+    try:
+        noted = LostPorts(Records(root.locate(directory))).all()
+    except SriovRtError as error:
+        return Unknown(str(error))
+    for each in noted:
         lost.setdefault(each.port, each)
     return tuple(
         LostPort(

@@ -255,7 +255,9 @@ class DocumentedHost(unittest.TestCase):
             json.dumps(self.hosts[1].to_plain())
         )
         pathlib.Path("host").mkdir()
-        tuning_fakes.grub(trees.realtime_host("host"))
+        host = trees.realtime_host("host")
+        host.write("usr/sbin/tuned-adm", "")
+        tuning_fakes.grub(host)
         self._write_configuration()
         domains = ROOT / "tests/unit/guest/domains"
         self.domain = (domains / "nova-realtime.xml").read_text()

@@ -34,8 +34,8 @@ class MaintenanceTest(trees.TreeTest):
         self.assertIsNone(self.observe().hold)
         host_maintenance.release(self.tree.root, FOUND)
 
-    def test_the_agent_reads_it_whatever_root_s_umask(self):
-        """It is another user, and to it unknown is held for ever."""
+    def test_others_read_it_whatever_root_s_umask(self):
+        """To a hook of vdsm's an unknown hold is one, for ever."""
         self.addCleanup(os.umask, os.umask(0o027))
         self.tree.remove("var")
         host_maintenance.write(self.tree.root, FOUND)

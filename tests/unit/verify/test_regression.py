@@ -259,6 +259,12 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(figures.MOST, len(there))
         self.assertIn("2026-09-21T", there[0].name)
 
+    def test_a_clock_that_was_ahead_costs_no_later_ones(self):
+        for n in range(figures.MOST):
+            self.keep(NOW + 1e9 + 1000 * n)
+        self.keep(NOW - 9000)
+        self.assertEqual("no worse", self.run_it()[1]["verdict"])
+
     def test_without_figures(self):
         self.run_it(code=2)
         self.assertIn("has no figures of a certificate", self.error)

@@ -4,9 +4,11 @@ import dataclasses
 from unittest import mock
 
 from sriov_rt.kernel.tc import Limits
+from sriov_rt.vif import errors
 from sriov_rt.vif.lost import LostPorts
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import State
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.restore import Restored
 from sriov_rt.vif.restore import Restoring
 from tests.unit.vif import fakes
@@ -30,9 +32,7 @@ class ReloadTest(fakes.HostTest):
         return Restoring(self.another(), self.containers.get)
 
     def lost(self):
-        return [
-            each.port for each in LostPorts(self.directory / "records").all()
-        ]
+        return [each.port for each in LostPorts(Records(self.directory)).all()]
 
     def reload(self, *numbers):
         """Let a driver's reload make VFs again, with other interfaces."""
@@ -184,7 +184,7 @@ class RestoreTest(ReloadTest):
     def test_a_note_of_another_port_or_of_others_is_none(self):
         self.plugger.plug(asked(**VF))
         (record,) = self.plugger._records.all()  # noqa: SLF001
-        notes = LostPorts(self.directory / "records")
+        notes = LostPorts(Records(self.directory))
         notes.put(record)
         path = notes.directory / PORT
         path.chmod(0o666)
@@ -193,6 +193,16 @@ class RestoreTest(ReloadTest):
         path.rename(notes.directory / OTHER)
         with self.assertLogs("sriov_rt.vif.lost", "ERROR"):
             self.assertEqual((), notes.all())
+
+    def test_notes_that_cannot_be_read_are_not_none(self):
+        notes = LostPorts(Records(self.directory))
+        self.assertEqual((), notes.all())
+        notes.directory.parent.mkdir(exist_ok=True)
+        notes.directory.write_text("")
+        with self.assertRaises(errors.RecordsBroken):
+            notes.all()
+        with self.assertRaises(errors.RecordsBroken):
+            self.restoring().find()
 
     def test_a_driver_that_is_bound_again(self):
         """The VF is the same, its interface another one, on the host."""
@@ -205,11 +215,11 @@ class RestoreTest(ReloadTest):
     def test_one_that_its_manager_has_plugged_otherwise(self):
         self.plugger.plug(asked(**VF))
         (record,) = self.restoring()._host.records.all()  # noqa: SLF001
-        LostPorts(self.directory / "records").put(record)
+        LostPorts(Records(self.directory)).put(record)
         self.assertEqual(Restored((PORT,)), self.restoring().run())
-        LostPorts(self.directory / "records").put(record)
+        LostPorts(Records(self.directory)).put(record)
         self.plugger.unplug(PORT)
-        LostPorts(self.directory / "records").put(record)
+        LostPorts(Records(self.directory)).put(record)
         self.plugger.plug(asked(**{**VF, "vlan": 8}))
         self.assertEqual(Restored(ended=(PORT,)), self.restoring().run())
         self.assertEqual([], self.lost())
@@ -307,7 +317,7 @@ class RestoreTest(ReloadTest):
     def test_a_note_of_another_boot_is_none(self):
         self.plugger.plug(asked(**VF))
         (record,) = self.plugger._records.all()  # noqa: SLF001
-        notes = LostPorts(self.directory / "records")
+        notes = LostPorts(Records(self.directory))
         notes.put(dataclasses.replace(record, boot="another"))
         self.assertEqual((), notes.all())
 

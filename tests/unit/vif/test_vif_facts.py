@@ -177,9 +177,15 @@ class EndpointsTest(fakes.HostTest):
         self.assertEqual((), self.found().lost)
         # Noted by 'vif restore'; QEMU has a macvtap open.
         tap = dataclasses.replace(record, kind=Kind.MACVTAP)
-        LostPorts(self.directory).put(tap)
+        LostPorts(records.Records(self.directory)).put(tap)
         found = self.found().lost
         self.assertEqual((dataclasses.replace(lost, of_guest=True),), found)
+
+    def test_notes_of_lost_ports_that_cannot_be_read_are_not_none(self):
+        self.assertEqual((), self.found().lost)
+        self.directory.mkdir(exist_ok=True)
+        LostPorts(records.Records(self.directory)).directory.write_text("")
+        self.assertIsInstance(self.found().lost, Unknown)
 
     def test_vfs_of_other_managers_are_listed_with_their_pf(self):
         address = "0000:01:10.0"
