@@ -55,6 +55,9 @@ InWay = Callable[[CpuSet, str], str]
 #: six for each byte that is none of ASCII's.
 MAX_FILE = 1024 * 1024
 
+#: Attributes that are digests of what is in a file.
+_OF_CONTENT = frozenset({"security.evm", "security.ima"})
+
 _OF_IRQ = r"/proc/irq/(\d+)/.*"
 
 #: Seconds for a boot loader's program, which may look at all disks.
@@ -741,7 +744,11 @@ def _batches(settings: Iterable[T]) -> Iterator[list[T]]:
 def _attributes(place: pathlib.Path) -> Mapping[str, bytes]:
     """Return a file's extended attributes: SELinux's label, ACLs."""
     try:
-        return {name: os.getxattr(place, name) for name in os.listxattr(place)}
+        return {
+            name: os.getxattr(place, name)
+            for name in os.listxattr(place)
+            if name not in _OF_CONTENT
+        }
     except OSError:
         return {}  # there is no file, or its file system has none
 

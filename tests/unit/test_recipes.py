@@ -101,6 +101,7 @@ class Scratch:
         self.directory = directory
         for name in (
             "sriov_rt",
+            "tests/testbed",
             "tests/unit",
             "doc/source",
             "releasenotes/notes",
@@ -175,7 +176,11 @@ def add_tool(scratch: Scratch) -> None:
 
 
 def add_extra_spec(scratch: Scratch) -> None:
-    """Follow the recipe of an extra spec that a decision reads."""
+    """Follow the recipe of an extra spec that a decision reads.
+
+    One of its parts is of the parents of ports, which no other room of hooks
+    reads.
+    """
     scratch.change(
         "sriov_rt/request/grammar.py",
         '    "max_latency_us": Key(',
@@ -186,7 +191,7 @@ def add_extra_spec(scratch: Scratch) -> None:
         "KSM does not merge pages of the host.",
         _choice({"required": True}),
         "KSM may run",
-        ("memory",),
+        ("memory", "vifs"),
         "0.0.2",
     ),
     "max_latency_us": Key(""",
@@ -200,8 +205,11 @@ def add_extra_spec(scratch: Scratch) -> None:
         "sriov_rt/decide/demands.py",
         "    if request.max_latency_us is not None:\n",
         """\
-    if request.no_ksm and facts.memory.ksm_run == 1:
-        yield reason("ksm_running")
+    if request.no_ksm:
+        if facts.memory.ksm_run == 1:
+            yield reason("ksm_running")
+        if isinstance(facts.vifs.pools, Unknown):
+            yield unknown("vifs.pools", facts.vifs.pools)
     if request.max_latency_us is not None:
 """,
     )
@@ -258,7 +266,7 @@ class RecipeTest(unittest.TestCase):
         self.assertIn("sriov_rt:no_ksm", self.scratch.test(modules[-1]))
         # Nobody reads it: the API would take it, and nothing keep it.
         self.scratch.change(
-            "sriov_rt/decide/demands.py", "if request.no_ksm and", "if 0 and"
+            "sriov_rt/decide/demands.py", "if request.no_ksm:", "if 0:"
         )
         self.assertIn("no_ksm", self.scratch.test(*modules))
 

@@ -440,8 +440,17 @@ class ChangedTest(TuningTest):
             os.setxattr(path, "user.label", b"tuned_rw_etc_t")
         except OSError as error:
             self.skipTest(str(error))
+        names = ["user.label", "security.ima"]
         for act in (self.apply, self.undo):
-            act()
+            with (
+                mock.patch("os.listxattr", return_value=names),
+                mock.patch("os.getxattr", return_value=b"tuned_rw_etc_t"),
+                mock.patch("os.setxattr", wraps=os.setxattr) as given,
+            ):
+                act()
+            self.assertEqual(
+                {"user.label"}, {x[0][1] for x in given.call_args_list}
+            )
             self.assertEqual(
                 b"tuned_rw_etc_t", os.getxattr(path, "user.label")
             )
