@@ -7,11 +7,15 @@ from typing import Any
 from typing import ClassVar
 
 from tests.periodic import periodic
+from tests.testbed import vmlinux
+from tests.testbed import walk
 from tests.testbed.paths import CHECKOUT
 from tests.testbed.rtvm import Result
+from tests.testbed.rtvm import debian
 from tests.testbed.waiting import wait_for
 from tests.vm import base
 from tests.vm import network
+from tests.vm import test_vif_kinds
 
 NAME = "sriov-rt-vm-test"
 DOMAIN = pathlib.Path(__file__).with_name("domain.xml")
@@ -19,10 +23,32 @@ HOOK = CHECKOUT / "etc/libvirt/sriov-rt"
 PLACE = "/etc/libvirt/hooks/qemu.d/sriov-rt"
 IMAGE = f"/var/lib/libvirt/images/{NAME}.raw"
 
+#: Domains of these tests; the last two are those of the walk-through.
+GUESTS = (NAME, "guest1", "guest2")
+
 #: The VF of the domain.
 INDEX = 1
 ADDRESS = "0000:01:10.2"
 MAC = "52:54:00:20:00:01"
+
+#: The guest of the walk-through, the command where a shell finds it, and a
+#: PF that nobody has made VFs of.
+_MAKE = f"""
+set -e
+mkdir -p /srv/guest/root/bin /srv/guest/root/dev /srv/guest/root/proc
+ln -sf "$1/vmlinux" /srv/guest/vmlinux
+cp /bin/busybox /srv/guest/root/bin
+cp "$2" /srv/guest/root
+ln -sf "$3" /usr/local/bin/sriov-rt
+echo 0 > /sys/class/net/{network.PF}/device/sriov_numvfs
+"""
+_TAKE_AWAY = (
+    "rm -rf /srv/guest /usr/local/bin/sriov-rt /etc/sriov_rt/sriov-rt.conf"
+)
+_READY = """exec 2>&1
+export COLUMNS=80 PATH=$PATH:/usr/local/bin
+cd /srv/guest
+"""
 
 _REQUEST = (
     "<metadata><r:request xmlns:r='https://docs.openstack.org/sriov-rt/"
@@ -38,9 +64,8 @@ ip link set {network.PF} vf {INDEX} spoofchk off
 """
 
 
-@periodic
-class HookTest(base.VmTestCase):
-    """A guest with a VF that its owner requests realtime for.
+class HookTestCase(base.VmTestCase):
+    """A host whose libvirt has the hook.
 
     :cvar python: that sriov-rt is installed for, inside.
     """
@@ -59,10 +84,6 @@ class HookTest(base.VmTestCase):
         cls.vm.push(text.encode(), PLACE)
         cls.vm.run(("chmod", "755", PLACE))
         cls._restart()
-        cls.vm.run(("mkdir", "-p", str(pathlib.PurePath(IMAGE).parent)))
-        cls.vm.run(("truncate", "-s", "1M", IMAGE))
-        # Other tests of this machine may have trusted the VF.
-        cls.vm.run(("rm", "-f", f"/run/sriov-rt/vfs/{ADDRESS}"))
 
     @classmethod
     def _restart(cls) -> None:
@@ -84,8 +105,9 @@ class HookTest(base.VmTestCase):
 
     @classmethod
     def _take_away(cls) -> None:
-        cls._virsh("destroy", NAME)
-        cls._virsh("undefine", NAME)
+        for name in GUESTS:
+            cls._virsh("destroy", name)
+            cls._virsh("undefine", name)
         cls.vm.run(("rm", "-f", PLACE))
         cls._restart()
 
@@ -96,6 +118,20 @@ class HookTest(base.VmTestCase):
             timeout=base.PATIENCE,
             check=False,
         )
+
+
+@periodic
+class HookTest(HookTestCase):
+    """A guest with a VF that its owner requests realtime for."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Make its disk."""
+        super().setUpClass()
+        cls.vm.run(("mkdir", "-p", str(pathlib.PurePath(IMAGE).parent)))
+        cls.vm.run(("truncate", "-s", "1M", IMAGE))
+        # Other tests of this machine may have trusted the VF.
+        cls.vm.run(("rm", "-f", f"/run/sriov-rt/vfs/{ADDRESS}"))
 
     def _ok(self, *arguments: str) -> str:
         done = self._virsh(*arguments)
@@ -189,3 +225,40 @@ class HookTest(base.VmTestCase):
         self._call("release", "end", xml)
         self.assertEqual(self._driver(), "igbvf")
         self._assert_clean()
+
+
+@periodic
+class WalkTest(HookTestCase, network.WireTestCase):
+    """The walk-through: a guest that boots, and talks by its VF."""
+
+    NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {
+        test_vif_kinds.FAR_100: (0, f"{test_vif_kinds.PEER_100}/24", 100),
+    }
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Have a guest's kernel and driver, and a PF without VFs."""
+        super().setUpClass()
+        tree = debian.Unpacker(base.place().cache / "debian").kernel("amd64")
+        (image,) = (tree.root / "boot").glob("vmlinuz-*")
+        place = base.place().state / "guest"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "vmlinux").write_bytes(vmlinux.extract(image.read_bytes()))
+        (driver,) = (tree.root / "lib/modules").rglob("igbvf.ko")
+        program = base.product().program("sriov-rt")
+        cls.addClassCleanup(cls.vm.run, ("bash", "-c", _TAKE_AWAY))
+        make = ("bash", "-c", _MAKE, "-", str(place), str(driver), program)
+        cls.vm.run(make, timeout=base.PATIENCE)
+        # All that has been there before is there again.
+        cls.addClassCleanup(network.remake_vfs, cls.vm)
+        for name in GUESTS:
+            cls.addClassCleanup(cls._virsh, "destroy", name)
+
+    def test_the_walkthrough(self) -> None:
+        def shell(script: str) -> tuple[int, str]:
+            done = self.sh(f"{_READY}{script}", check=False)
+            if "provision" in script:
+                network.serve_mailboxes(self.vm, network.MAILBOX_CPU)
+            return done.status, done.text
+
+        walk.run(self, walk.PAGES / "libvirt.rst", shell)

@@ -94,15 +94,19 @@ class ReloadTestCase(test_vif_kinds.PortTestCase):
         wait_for("none is left", is_done, timeout=_AGAIN, interval=10)
         return found
 
+    def destroy(self, script: str) -> None:
+        """Destroy the VFs, and have their PF under its name again.
+
+        :param script: of _WAYS.
+        """
+        self.vm.run(("bash", "-c", script), timeout=base.PATIENCE)
+        self.vm.run(("bash", "-c", _BACK), timeout=base.PATIENCE)
+        network.serve_mailboxes(self.vm, network.MAILBOX_CPU)
+
 
 @periodic
 class ReloadTest(ReloadTestCase):
     """Its VFs are made again, and its port is plugged again."""
-
-    def _destroy(self, script: str) -> None:
-        self.vm.run(("bash", "-c", script), timeout=base.PATIENCE)
-        self.vm.run(("bash", "-c", _BACK), timeout=base.PATIENCE)
-        network.serve_mailboxes(self.vm, network.MAILBOX_CPU)
 
     def _check(self, kind: str, *more: str) -> None:
         """Destroy the VFs of a container in each way, and see it answer."""
@@ -118,7 +122,7 @@ class ReloadTest(ReloadTestCase):
         self.assertEqual(self.done("vif", "restore"), nothing)
         for way, script in _WAYS.items():
             with self.subTest(kind, way=way):
-                self._destroy(script)
+                self.destroy(script)
                 self.assertIsNone(network.link(self.vm, "p0", NAMESPACE))
                 result = self.command("vif", "restore", "--json")
                 self.assertEqual(result.status, 1, result.text)
@@ -142,6 +146,117 @@ class ReloadTest(ReloadTestCase):
     def test_an_ipvlan(self) -> None:
         """It is on another VF, and answers."""
         self._check("ipvlan")
+
+
+@periodic
+class MacsTest(ReloadTestCase):
+    """VFs that the host uses itself, by ``[nic] vf_macs``."""
+
+    #: Of VF 0; that of VF 2 has another fifth byte.
+    FIRST = "02:00:5e:20:00:fe"
+
+    def test_a_vf_has_the_same_mac_whenever_it_is_made(self) -> None:
+        """The PF and the VF's interface show it, after each way."""
+        self.addCleanup(network.remake_vfs, self.vm)
+        number = len(self.done("vf", "list", network.PF))
+        config = (
+            f"[nic]\nvfs = {network.PF}:{number}:host\n"
+            f"vf_macs = {network.PF}:{self.FIRST}\n"
+        )
+        self.vm.push(config.encode(), test_vif_kinds.CONFIG)
+        first = int(self.FIRST.replace(":", ""), 16)
+        macs = [
+            (first + index).to_bytes(6).hex(":") for index in range(number)
+        ]
+        for way in ("another sriov_numvfs", "a reload of the PF's driver"):
+            with self.subTest(way=way):
+                self.destroy(_WAYS[way])
+                self.restore()
+                found = self.done("vf", "list", network.PF)
+                self.assertEqual(
+                    [(mac, mac) for mac in macs],
+                    [
+                        (each["settings"]["mac"], each["interface_mac"])
+                        for each in found
+                    ],
+                )
+
+
+_GUEST = """
+<domain type='qemu'>
+  <name>srt-guest</name>
+  <uuid>{owner}</uuid>
+  <memory unit='MiB'>64</memory>
+  <vcpu>1</vcpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <interface type='ethernet'>
+      <mac address='{mac}'/>
+      <target dev='{name}' managed='no'/>
+      <model type='virtio'/>
+    </interface>
+  </devices>
+</domain>
+"""
+
+#: Prints the drifts that the agent makes of the facts on standard input.
+_DRIFTS = """
+import dataclasses, json, sys
+from sriov_rt.agent import audit
+from sriov_rt.facts import host_facts
+found = audit.lost(host_facts.from_json(sys.stdin.read()))
+print(json.dumps([dataclasses.asdict(each) for each in found]))
+"""
+
+
+@periodic
+class GuestTest(ReloadTestCase):
+    """A guest of libvirt's whose port is a macvtap: QEMU has it open."""
+
+    def test_its_vf_is_pulled(self) -> None:
+        """The drift names the instance to reboot; an unplug ends it."""
+        owner = str(uuid.uuid4())
+        words = self.words(
+            *("macvtap:bridge", "--mac", MAC, "--owner", owner),
+            address="",
+            namespace="",
+        )
+        plugged = self.plug(*words)
+        domain = _GUEST.format(owner=owner, mac=MAC, name="p0")
+        self.vm.push(domain.encode(), "/root/guest.xml")
+        self.addCleanup(self.sh, "virsh -q destroy srt-guest", check=False)
+        self.sh("virsh -q create /root/guest.xml")
+        self.destroy(_WAYS["another sriov_numvfs"])
+        port = plugged["port"]
+        self.assertEqual([port], self.restore_guests())
+        facts = self.command("host", "show", "--json")
+        shown = self.vm.run(
+            (base.product().program("python"), "-I", "-c", _DRIFTS),
+            timeout=base.PATIENCE,
+            stdin=facts.stdout,
+        )
+        (drift,) = json.loads(shown.text)
+        self.assertEqual(
+            (owner, "port_lost_by_guest", port),
+            (drift["instance"], drift["code"], drift["subject"]),
+        )
+        self.assertIn(f"hard-reboot instance {owner}", drift["remedy"])
+        self.assertIn("running", self.sh("virsh domstate srt-guest").text)
+        # As Nova does at a hard reboot.
+        self.sh("virsh -q destroy srt-guest")
+        self.unplug(port)
+        self.plug(*words)
+        self.sh("virsh -q create /root/guest.xml")
+        again = self.done("vif", "restore")
+        self.assertEqual([], again["guests"])
+
+    def restore_guests(self) -> list[str]:
+        """Return the ports of guests that a run of 'vif restore' leaves."""
+        self.done("vf", "provision")
+        result = self.command("vif", "restore", "--json")
+        self.assertEqual(3, result.status, result.complaint)
+        return [port for port, _ in json.loads(result.stdout)["guests"]]
 
 
 _OTHER = "srt-other"

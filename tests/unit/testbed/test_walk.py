@@ -29,9 +29,13 @@ PAGE = """
    # rm -rf /
 """
 
+#: Words of a shell that end the words of a command.
+ENDS = (">", ">>", "<", "|", "||", "2>&1", ";", "&&")
+
 #: What runs each page; the stories are read, not run.
 BEDS = {
     "lxc.rst": "tests/vm/test_lxc.py",
+    "libvirt.rst": "tests/vm/test_libvirt.py",
     "kata.rst": "tests/functional/verify/test_disk.py",
     "ovirt.rst": "tests/functional/vdsm/test_contract.py",
     "onload.rst": "tests/kubernetes/cases/node.py",
@@ -96,7 +100,7 @@ class PagesTest(unittest.TestCase):
                         ends = [
                             place
                             for place, word in enumerate(words)
-                            if word in (">", ">>", "<", "|", "2>&1", ";", "&&")
+                            if word in ENDS
                         ]
                         command_lines.parse(words[1 : min(ends, default=None)])
                         seen += 1
