@@ -51,7 +51,7 @@ WALKS = ROOT / "doc/source/walkthroughs"
 
 #: A command in a literal block: indented, with continued lines.
 _COMMAND = re.compile(
-    r"^ +(?:[#$] )?((?:sriov-rt|openstack (?:--\S+ \S+ )?flavor)"
+    r"^ +(?:[#$] )?((?:sriov-rt(?!:)|openstack (?:--\S+ \S+ )?flavor)"
     r"(?:[^\n]*\\\n)*[^\n]*)$",
     re.MULTILINE,
 )
