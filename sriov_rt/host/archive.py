@@ -22,6 +22,7 @@ import stat
 import tarfile
 import tempfile
 import zlib
+from collections.abc import Generator
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import BinaryIO
@@ -259,7 +260,9 @@ def collected(found: Reason) -> Reason:
     )
 
 
-def hosts(path: pathlib.Path) -> Iterator[Archive | ArchiveUnusable]:
+def hosts(
+    path: pathlib.Path,
+) -> Generator[Archive | ArchiveUnusable, None, None]:
     """Yield the hosts of an archive, or of a directory of archives.
 
     What was taken out of an archive is removed once the next host is
@@ -370,14 +373,14 @@ def _members(
     :raises ReadError: if it, or what precedes one of them, is too large.
     """
     for count in itertools.count(1):
-        whole = tar.offset  # type: ignore[attr-defined]
+        whole = tar.offset
         if whole > MAX_WHOLE or count > MAX_MEMBERS:
             raise tarfile.ReadError(_TOO_LARGE)
         stream.limit = whole + _MAX_HEADERS
         found = tar.next()
         if found is None:
             return
-        stream.limit = tar.offset + _MAX_HEADERS  # type: ignore[attr-defined]
+        stream.limit = tar.offset + _MAX_HEADERS
         # Not to keep all of them.
         tar.members = []  # type: ignore[attr-defined]
         tar.pax_headers = {}
