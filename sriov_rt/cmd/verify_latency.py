@@ -246,6 +246,7 @@ def _earn(
         args.bound,
     ).run(profile, resume=args.resume)
     measured = [each.measurement for each in found]
+    installed = packages.observe(root)
     subject = certificate.Subject(
         host=_line(root, "proc/sys/kernel/hostname"),
         kernel=_line(root, "proc/sys/kernel/osrelease"),
@@ -253,7 +254,7 @@ def _earn(
         before=before,
         after=conditions.observe(root, nova, boot=args.per_boot),
         emulated=conditions.emulated(root),
-        packages=packages.observe(root),
+        packages=() if isinstance(installed, Unknown) else installed,
     )
     try:
         issued = certificate.issue(

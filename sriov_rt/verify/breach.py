@@ -80,8 +80,13 @@ def observe(
         f"{name} changed from '{then}' to '{now}'"
         for name, then, now in conditions.changed(found.conditions, root, nova)
     ]
-    if found.packages:
-        changed += packages.changes(found.packages, packages.observe(root))
+    compared = len(found.conditions)
+    installed = packages.observe(root) if found.packages else ()
+    if isinstance(installed, Unknown):
+        changed.append(f"unknown for the packages ({installed.reason})")
+    else:
+        changed += packages.changes(found.packages, installed)
+        compared += len(found.packages)
     return Breach(
         at=time.time(),
         cpu=culprit.cpu,
@@ -90,7 +95,7 @@ def observe(
         culprit=culprit,
         issued_at=found.issued_at,
         changed=tuple(changed),
-        compared=len(found.conditions) + len(found.packages),
+        compared=compared,
         on_cpu=occupants(root, culprit.cpu),
         machine=machine.observe(root),
         emulated=conditions.emulated(root),

@@ -26,25 +26,29 @@ NAMES = frozenset(
 STATUS = "var/lib/dpkg/status"
 MAX_STATUS = 64 * 1024 * 1024
 
+#: States of a package that is not there, dpkg-query(1).
+_GONE = ("none", "not-installed", "config-files")
+
 _RPM_S = 30.0
 
 
-def observe(root: Root) -> tuple[str, ...]:
-    """Return name and version of each that is installed, sorted.
-
-    Where that cannot be read there is none.
-    """
+def observe(root: Root) -> tuple[str, ...] | Unknown:
+    """Return name and version of each that is installed, sorted."""
     text = root.read_text(STATUS, MAX_STATUS)
     if not isinstance(text, Unknown):
         return tuple(sorted(_of_dpkg(text)))
     if shutil.which("rpm") is None:
-        return ()
+        return text
     lines: list[bytes] = []
     form = "%{NAME} %{VERSION}-%{RELEASE}\\n"
     try:
-        process.run(("rpm", "-qa", f"--qf={form}"), _RPM_S, lines.extend)
-    except RunFailed:
-        return ()
+        ended = process.run(
+            ("rpm", "-qa", f"--qf={form}"), _RPM_S, lines.extend
+        )
+    except RunFailed as error:
+        return Unknown(str(error))
+    if ended.code or ended.interrupted:
+        return Unknown(f"rpm: {ended.last_line()}")
     return tuple(
         sorted(_known(each.decode("ascii", "replace") for each in lines))
     )
@@ -69,7 +73,9 @@ def _of_dpkg(text: str) -> Iterator[str]:
             for line in paragraph.splitlines()
             if ": " in line and not line.startswith(" ")
         )
-        if fields.get("Status", "").endswith(" installed"):
+        # One that is being upgraded is unpacked, or half of it is.
+        state = fields.get("Status", "none").split()[-1]
+        if state not in _GONE:
             found = f"{fields.get('Package', '')} {fields.get('Version', '')}"
             yield from _known([found])
 

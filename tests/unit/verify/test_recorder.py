@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import pathlib
 
 from sriov_rt.facts import culprit
+from sriov_rt.host import compute
 from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import breach
 from sriov_rt.verify import hwlat
 from sriov_rt.verify import packages
 from sriov_rt.verify import recorder
@@ -14,6 +17,7 @@ from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Step
 from sriov_rt.verify.oslat import Oslat
 from sriov_rt.verify.timerlat import Timerlat
+from tests.unit import documented_host
 from tests.unit.verify import test_blame
 from tests.unit.verify.programs import ProgramTest
 
@@ -144,8 +148,41 @@ class PackagesTest(ProgramTest):
         self.assertEqual(("qemu-kvm 9.1-1.el9",), packages.observe(self.root))
 
     def test_an_rpm_that_fails(self):
+        for program, why in (
+            ("exit 1", "exit code 1"),
+            ("echo 'qemu-kvm 9.1-1'; echo 'error: db' >&2; exit 1", "db"),
+        ):
+            self.program("rpm", program)
+            self.assertIn(why, packages.observe(self.root).reason)
+
+    def test_one_that_is_being_upgraded_is_there(self):
+        self.tree.write(
+            packages.STATUS,
+            "\n".join(
+                f"Package: {name}\nStatus: install ok {state}\nVersion: 1\n"
+                for name, state in (
+                    ("ovmf", "half-configured"),
+                    ("seabios", "unpacked"),
+                    ("tuned", "config-files"),
+                    ("vdsm", "not-installed"),
+                )
+            ),
+        )
+        self.assertEqual(("ovmf 1", "seabios 1"), packages.observe(self.root))
+
+    def test_a_ticket_says_that_packages_cannot_be_read(self):
         self.program("rpm", "exit 1")
-        self.assertEqual((), packages.observe(self.root))
+        found = dataclasses.replace(
+            documented_host.ISSUED, packages=("ovmf 1",)
+        )
+        named = culprit.Culprit("thread", "stress", 2, 40, 35, "timerlat")
+        nova = compute.observe(self.root)
+        ticket = breach.observe(self.root, nova, found, named, 30)
+        lines = [each for each in ticket.changed if "package" in each]
+        self.assertEqual(
+            ["unknown for the packages (rpm: exit code 1)"], lines
+        )
+        self.assertEqual(len(found.conditions), ticket.compared)
 
     def test_what_came_and_went(self):
         found = packages.changes(("a 1", "b 1", "c 1"), ("a 1", "b 2", "d 1"))
