@@ -166,6 +166,12 @@ PARTS = (
         _modules("cloud", "test_migration"),
     ),
     Part(
+        "cloud-day-two",
+        "passwords that are rotated, a host that is drained and replaced",
+        "cloud",
+        _modules("cloud", "test_day_two"),
+    ),
+    Part(
         "cloud-upgrade-scheduler",
         "a new nova-scheduler in a cloud of the release before",
         "cloud",

@@ -18,9 +18,9 @@ from tests.testbed.debian_tree import PATIENCE
 
 __all__ = ["PATIENCE", "Container"]
 
-#: What is in it, beside the least: systemd, and libraries of Python's.
+#: What is in it, beside the least: systemd, udev, and libraries of Python's.
 INCLUDED = (
-    *("systemd", "systemd-sysv", "dbus", "iproute2", "libbz2-1.0"),
+    *("systemd", "systemd-sysv", "udev", "dbus", "iproute2", "libbz2-1.0"),
     *("libffi8", "liblzma5", "libsqlite3-0", "libssl3"),
 )
 #: Programs of ours that the units start.
