@@ -255,6 +255,11 @@ class NodeCases(base.KubernetesTestCase):
             "/etc/sriov_rt": str(place / "etc"),
         }
         plugin = device_plugin.OnloadPlugin(nodes, self.machine.onload, INSIDE)
+        # That of the other cases would count as Onload's as well.
+        self.kube.nodes.set_resources(node.NAME, {ONLOAD: None})
+        self.addCleanup(
+            self.kube.nodes.set_resources, node.NAME, {ONLOAD: "4"}
+        )
         controllers = self.machine.controllers(
             "daemonset-controller", "garbage-collector-controller"
         )
