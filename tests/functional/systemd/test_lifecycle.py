@@ -30,8 +30,6 @@ host = rt-1
 transport_url = fake://
 [agent]
 publish_traits = false
-[vif]
-parents = physnet1:up0
 """
 
 #: The kernel's own sysfs of the container's network, to which units and udev
@@ -45,14 +43,6 @@ mount -o remount,rw /run/sysfs
 mount --rbind /sys/fs/cgroup /run/sysfs/fs/cgroup
 mount --rbind /run/sysfs /sys
 """
-
-PORT = "6b1d5a0c-63b4-4f0e-9d4c-000000000001"
-PLUG = (
-    *("sriov-rt", "vif", "plug", "--port", PORT, "--owner", "me"),
-    *("--kind", "macvlan", "--network", "physnet1", "--namespace", "red"),
-    *("--name", "p0", "--address", "192.0.2.1/24"),
-)
-PARENT = "ip link add up0 type veth peer name up1"
 
 #: Seconds until a unit has done what it was started for.
 DONE = 120.0
@@ -171,24 +161,6 @@ class LifecycleTest(unittest.TestCase):
         self.announce("remove")
         self.assertEqual("inactive", self.property(RESTORE, "ActiveState"))
         self.assertEqual(before, self.property(RESTORE, "InvocationID"))
-
-    def test_it_tries_again_until_the_port_is_back(self) -> None:
-        """A container's interface goes with its parent, which comes back."""
-        self.does("bash", "-c", PARENT)
-        self.does(*PLUG)
-        self.addCleanup(self.host.run, "ip", "link", "del", "up0")
-        self.addCleanup(self.host.run, "sriov-rt", "vif", "unplug", PORT)
-        self.start(VFS)
-        self.does("ip", "link", "del", "up0")
-        self.announce("remove")
-        self.addCleanup(self.host.run, "systemctl", "stop", RESTORE)
-        self.wait(RESTORE, SubState="auto-restart", Result="exit-code")
-        self.assertIn(f"left: {PORT}", self.log(RESTORE))
-        self.does("bash", "-c", PARENT)
-        self.wait(RESTORE, ActiveState="inactive", Result="success")
-        self.assertIn(f"restored: {PORT}", self.log(RESTORE))
-        shown = self.does("ip", "-n", "red", "-brief", "address", "show", "p0")
-        self.assertIn("192.0.2.1/24", shown)
 
     # -- the agent
 
