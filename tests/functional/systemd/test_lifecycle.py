@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from tests.functional.systemd.container import Container
 from tests.periodic import periodic
+from tests.testbed import errors
 from tests.testbed import paths
 from tests.testbed.waiting import wait_for
 
@@ -30,6 +31,8 @@ host = rt-1
 transport_url = fake://
 [agent]
 publish_traits = false
+[vif]
+parents = physnet1:up0
 """
 
 #: The kernel's own sysfs of the container's network, to which units and udev
@@ -44,6 +47,26 @@ mount --rbind /sys/fs/cgroup /run/sysfs/fs/cgroup
 mount --rbind /run/sysfs /sys
 """
 
+PORT = "6b1d5a0c-63b4-4f0e-9d4c-000000000001"
+PLUG = (
+    *("sriov-rt", "vif", "plug", "--port", PORT, "--owner", "me"),
+    *("--kind", "macvlan", "--network", "physnet1", "--namespace", "red"),
+    *("--name", "p0", "--address", "192.0.2.1/24"),
+)
+#: What such a run leaves: the note, and no record.
+_LOSE = """
+set -e
+cd /run/sriov-rt/vif
+install -d -m 700 lost
+mv records/"$1" lost/
+"""
+PARENT = "ip link add up0 type veth peer name up1"
+
+#: The id of the container's boot is a file that systemd-nspawn has mounted on
+#: its /proc; a unit gets a /proc anew, with the id of the machine's boot.
+_BOOT = "/proc/sys/kernel/random/boot_id"
+_SAME_BOOT = f"[Service]\nBindReadOnlyPaths=/opt/boot_id:{_BOOT}\n"
+
 #: Seconds until a unit has done what it was started for.
 DONE = 120.0
 
@@ -55,6 +78,9 @@ class _Host(Container):
         for source, target in FILES.items():
             self.write(target, (ETC / source).read_text())
         self.write("/etc/sriov_rt/sriov-rt.conf", CONFIGURATION)
+        self.write(
+            f"/etc/systemd/system/{RESTORE}.service.d/boot.conf", _SAME_BOOT
+        )
         # It is started once it may write to sysfs.
         (self.root / "etc/systemd/system/systemd-udevd.service").unlink()
 
@@ -81,6 +107,7 @@ class LifecycleTest(unittest.TestCase):
         cls.host = cls.enterClassContext(_Host(pathlib.Path(directory)))
         for command in (
             ("systemd-sysusers",),
+            ("cp", _BOOT, "/opt/boot_id"),
             ("bash", "-c", _SYSFS),
             ("systemctl", "start", "systemd-udevd"),
             ("ip", "netns", "add", "red"),
@@ -103,15 +130,18 @@ class LifecycleTest(unittest.TestCase):
 
     def wait(self, unit: str, **properties: str) -> None:
         """Wait until a unit has properties, such as ActiveState."""
-        wait_for(
-            f"{unit} has {properties}",
-            lambda: all(
-                self.property(unit, name) == value
-                for name, value in properties.items()
-            ),
-            timeout=DONE,
-            interval=0.5,
-        )
+        try:
+            wait_for(
+                f"{unit} has {properties}",
+                lambda: all(
+                    self.property(unit, name) == value
+                    for name, value in properties.items()
+                ),
+                timeout=DONE,
+                interval=0.5,
+            )
+        except errors.TimedOut:
+            self.fail(self.log(unit))
 
     def start(self, unit: str) -> None:
         self.does("systemctl", "start", unit)
@@ -161,6 +191,30 @@ class LifecycleTest(unittest.TestCase):
         self.announce("remove")
         self.assertEqual("inactive", self.property(RESTORE, "ActiveState"))
         self.assertEqual(before, self.property(RESTORE, "InvocationID"))
+
+    def test_it_tries_again_until_the_port_is_back(self) -> None:
+        """A container's interface goes with its parent, which comes back.
+
+        The port was noted as lost by a run that was killed: in a container,
+        which has not all namespaces of its kernel, no parent but a VF is ever
+        known to be destroyed.
+        """
+        self.does("bash", "-c", PARENT)
+        self.does(*PLUG)
+        self.does("bash", "-c", _LOSE, "-", PORT)
+        self.addCleanup(self.host.run, "ip", "link", "del", "up0")
+        self.addCleanup(self.host.run, "sriov-rt", "vif", "unplug", PORT)
+        self.start(VFS)
+        self.does("ip", "link", "del", "up0")
+        self.announce("remove")
+        self.addCleanup(self.host.run, "systemctl", "stop", RESTORE)
+        self.wait(RESTORE, SubState="auto-restart", Result="exit-code")
+        self.assertIn(f"left: {PORT}", self.log(RESTORE))
+        self.does("bash", "-c", PARENT)
+        self.wait(RESTORE, ActiveState="inactive", Result="success")
+        self.assertIn(f"restored: {PORT}", self.log(RESTORE))
+        shown = self.does("ip", "-n", "red", "-brief", "address", "show", "p0")
+        self.assertIn("192.0.2.1/24", shown)
 
     # -- the agent
 
