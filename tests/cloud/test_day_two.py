@@ -54,6 +54,8 @@ KNOWN_SECONDS = 120.0
 STALE_SECONDS = 45.0
 
 _RABBITMQCTL = ("/usr/lib/rabbitmq/bin/rabbitmqctl", "--silent")
+#: In a connection's properties, as oslo.messaging names it.
+_PROGRAM = re.compile(r'"connection_name","([^":]+)')
 _OTHER = "rt-9"
 _COMPUTE_ID = "/var/lib/nova/compute_id"
 _KEPT = "/var/lib/sriov-rt-verify"
@@ -181,12 +183,14 @@ class TestPasswords(DayTwoTestCase):
             if "list_connections" in each
         )
         lines = self.rabbitmqctl(*command).splitlines()
-        rows = [line.split("\t") for line in lines]
+        rows = (line.split("\t", 2) for line in lines)
         return {
-            (name.partition(":")[0], address)
+            (name[1], address)
             # One that is being closed has fewer columns.
-            for whose, name, address in (row for row in rows if len(row) == 3)
-            if whose == user
+            for whose, address, properties in (
+                row for row in rows if len(row) == 3
+            )
+            if whose == user and (name := _PROGRAM.search(properties))
         }
 
     def write_url(self, name: str, user: str, password: str) -> None:
@@ -203,19 +207,21 @@ class TestPasswords(DayTwoTestCase):
         self.assertEqual(1, count)
         self.files[name].write_text(text)
 
-    def test_rabbitmq(self) -> None:
-        made, rights, deleted = (
-            next(each for each in commands("rabbitmqctl") if verb in each)
-            for verb in ("add_user", "set_permissions", "delete_user")
+    def own_user(self) -> str:
+        """Give sriov-rt the user whose password is rotated; return it.
+
+        The cloud's services are Nova's and ours, of one user.
+        """
+        deleted = next(
+            each for each in commands("rabbitmqctl") if "delete_user" in each
         )
-        old, (_, new, password) = deleted[1], made
-        self.keep(SCHEDULER, RT, STD)
-        for user in (old, new):
-            self.addCleanup(self.delete_user, user)
-        self.rabbitmqctl("add_user", old, "OLD")
-        self.rabbitmqctl("set_permissions", old, ".*", ".*", ".*")
+        user = deleted[1]
+        self.keep(*self.files)
+        self.addCleanup(self.delete_user, user)
+        self.rabbitmqctl("add_user", user, "OLD")
+        self.rabbitmqctl("set_permissions", user, ".*", ".*", ".*")
         for name in self.files:
-            self.write_url(name, old, "OLD")
+            self.write_url(name, user, "OLD")
             self.restarts[name]()
         self.lands("with a user of its own")
         self.assertEqual(
@@ -224,18 +230,23 @@ class TestPasswords(DayTwoTestCase):
                 (AGENT, network.CONTROLLER_ADDRESS),
                 (AGENT, network.REALTIME_ADDRESS),
             },
-            self.connected(old),
+            self.connected(user),
         )
-        self.change_it_in_place(old)
-        # As the page has it.
+        return user
+
+    def test_rabbitmq(self) -> None:
+        old = self.own_user()
+        made, rights, deleted = (
+            next(each for each in commands("rabbitmqctl") if verb in each)
+            for verb in ("add_user", "set_permissions", "delete_user")
+        )
+        _, new, password = made
+        self.addCleanup(self.delete_user, new)
         self.rabbitmqctl(*made)
         self.rabbitmqctl(*rights)
         self.write_url(SCHEDULER, new, password)
-        record = Record.load(self.cloud.place.run / f"{SCHEDULER}.json")
-        log = self.log(SCHEDULER_LOG)
-        record.identity.signal(signal.SIGHUP)
+        self.reload_scheduler()
         self.lands("nova-scheduler reloaded")
-        say("; ".join(line[-90:] for line in log.lines(IGNORED)))
         self.assertEqual(set(), self.connected(new))
         self.restarts[SCHEDULER]()
         self.lands("nova-scheduler of the new user, agents of the old one")
@@ -262,10 +273,23 @@ class TestPasswords(DayTwoTestCase):
         self.assertIn((AGENT, network.CONTROLLER_ADDRESS), self.connected(new))
         self.assert_guest_runs()
 
-    def change_it_in_place(self, user: str) -> None:
-        """See what the page warns of: nothing fails, until it does."""
+    def reload_scheduler(self) -> None:
+        """Send SIGHUP to nova-scheduler, which starts its workers anew.
+
+        They are children of the process that has read the old file.
+        """
+        log = self.log(SCHEDULER_LOG)
+        record = Record.load(self.cloud.place.run / f"{SCHEDULER}.json")
+        record.identity.signal(signal.SIGHUP)
+        for words in (IGNORED, "Starting scheduler node"):
+            self.wait_said(log, words, timeout=KNOWN_SECONDS)
+
+    def test_rabbitmq_changed_in_place(self) -> None:
+        """What the page warns of: nothing fails, until it does."""
+        user = self.own_user()
         log = self.log(RT_AGENT_LOG)
         self.rabbitmqctl("change_password", user, "CHANGED")
+        # A worker of nova-scheduler that has had no request cannot connect.
         self.lands("the password changed in place")
         self.assertEqual([], log.lines(REFUSED))
         self.rabbitmqctl("close_all_user_connections", user, "as a restart")
