@@ -19,8 +19,8 @@ import time
 #: Of IEEE's for experiments: nobody else sends it.
 PROTOCOL = 0x88B5
 NUMBER = 8
-#: Seconds that an emulated link may take to come up.
-LINK = 75
+#: Seconds that an emulated link may take to come up: network.ANSWER.
+LINK = 180
 #: Seconds of silence after which nothing more comes.
 SILENCE = 3
 
