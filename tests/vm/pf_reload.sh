@@ -21,19 +21,20 @@ ip link set $PF up
 pin_mailbox $PF $CPU
 END
 
-# 'systemctl --no-block start UNIT': once at a time, again after RestartSec
-# until its last command ends well.
+# 'systemctl --no-block start PATH': while its file is there the service runs,
+# once at a time, again after RestartSec until its last command ends well.
 cat > $work/systemctl <<END
 #!/bin/bash
 echo "\$(date +%s.%N) systemctl \$*" >> $work/log
-exec setsid bash -c 'exec 9> $work/lock; flock -n 9 || exit 0
+exec setsid bash -c 'exec 9> $work/lock; flock 9
+while [ -e /run/sriov-rt/restore ]; do
 until bash $work/run >> $work/log 2>&1; do sleep $(
     sed -n 's/^RestartSec=//p' "$1/etc/systemd/sriov-rt-restore.service"
-); done' > /dev/null 2>&1 < /dev/null &
+); done; done' > /dev/null 2>&1 < /dev/null &
 END
 sed -n 's/^ExecStart=//p' "$1/etc/systemd/sriov-rt-restore.service" |
     sed "s,/usr/bin/sriov-rt,$PROGRAM," | {
-    echo 'status=0'
+    echo 'status=0; rm -f /run/sriov-rt/restore'
     while read -r line; do
         echo "echo \"\$(date +%s.%N) $line\""
         case $line in

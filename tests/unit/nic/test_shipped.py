@@ -94,7 +94,15 @@ class RestoreTest(unittest.TestCase):
 
     def test_the_rule_starts_it_and_is_one_of_udevs(self):
         text = RULES.read_text()
-        self.assertIn(f"--no-block start {RESTORE.name}", text)
+        path = RESTORE.with_suffix(".path")
+        file = parsed(path)["Path"]["PathExists"]
+        # What comes after the service has begun makes the file again.
+        before = parsed(RESTORE)["Service"]["ExecStartPre"]
+        self.assertEqual(f"/bin/rm -f {file}", before)
+        self.assertEqual(
+            [f"touch {file}", f"systemctl --no-block start {path.name}"],
+            re.findall(r'RUN\+="/usr/bin/([^"]+)"', text),
+        )
         # Each label that is gone to is there (udevadm verify is of 254).
         gone = set(re.findall(r'GOTO="(\w+)"', text))
         self.assertEqual(gone, set(re.findall(r'LABEL="(\w+)"', text)))
