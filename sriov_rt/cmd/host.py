@@ -67,12 +67,7 @@ class OfHost(command.Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the host to read."""
-        parser.add_argument(
-            "--root",
-            default="/",
-            metavar="DIR",
-            help="read the host whose / is DIR (default: this one)",
-        )
+        command.add_root(parser)
         parser.add_argument(
             "--nova-config",
             action="append",
