@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from sriov_rt import codec
 from sriov_rt import decide
 from sriov_rt import exceptions
 from sriov_rt.cmd import arguments
@@ -89,7 +90,7 @@ class Agent:
                 else dataclasses.asdict(self.compute)
             ),
             "traits": None if self.traits is None else list(self.traits),
-            "maintenance": self.upkeep and self.upkeep.to_plain(),
+            "maintenance": codec.to_plain(self.upkeep),
         }
 
     def row(self, wait_s: float, now: float) -> tuple[str | None, ...]:
