@@ -78,7 +78,8 @@ def assemble(
     :param count_vfs: as of :class:`Metrics`.
     :raises PlacementMisconfigured: see there.
     :raises LabelSourceMissing: see there.
-    :raises MetricsUnavailable: see there.
+    :raises SriovRtError: if metrics are enabled and their library is not
+        installed.
     :raises oslo_messaging.MessagingException: for a transport URL that
         cannot be.
     """

@@ -124,16 +124,6 @@ _COUNTER = "_total"
 CountVfs = Callable[[], Sequence[CountedVf]]
 
 
-class MetricsUnavailable(exceptions.SriovRtError):
-    """[metrics] is enabled and its library is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "[metrics] enabled needs prometheus_client; run 'pip install "
-            "sriov-rt[metrics]', or set [metrics] enabled = false"
-        )
-
-
 def samples(facts: HostFacts) -> Iterator[Sample]:
     """Yield what is known of a host; what is unknown is left out."""
     found = readiness.judge(decisive(facts), placed_by_nova=True)
@@ -256,7 +246,7 @@ class Metrics:
     :param root: where the counts of ports are, and the guests.
     :param count_vfs: returns the VFs with their counters; it may raise any
         error of ours.
-    :raises MetricsUnavailable: without prometheus_client.
+    :raises SriovRtError: without prometheus_client.
     """
 
     def __init__(
@@ -271,7 +261,10 @@ class Metrics:
             # Here, for it is an extra.
             import prometheus_client
         except ImportError:
-            raise MetricsUnavailable from None
+            raise exceptions.SriovRtError(
+                "[metrics] enabled needs prometheus_client; run 'pip install "
+                "sriov-rt[metrics]', or set [metrics] enabled = false"
+            ) from None
         self._library = prometheus_client
         self._address, self._port = address, port
         self._latest = latest

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from sriov_rt import codec
 from sriov_rt import decide
 from sriov_rt import exceptions
 from sriov_rt.cmd import arguments
@@ -52,35 +53,6 @@ _NO_CREDENTIALS = (
 )
 
 
-class HostSilent(exceptions.SriovRtError):
-    """A host did not report in time.
-
-    :param host: its name.
-    :param wait_s: seconds that it had.
-    """
-
-    def __init__(self, host: str, wait_s: float) -> None:
-        self.host = host
-        super().__init__(
-            f"host {host!r} did not report within {wait_s:g} s; 'sriov-rt "
-            "agent list' names those that do, and on the host 'systemctl "
-            "status sriov-rt-agent' says whether it runs"
-        )
-
-
-class HostUnknown(exceptions.SriovRtError):
-    """Nova has no compute host of a name.
-
-    :param host: as it was given.
-    """
-
-    def __init__(self, host: str) -> None:
-        self.host = host
-        super().__init__(
-            f"no compute host {host!r}; 'openstack hypervisor list' names them"
-        )
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Agent:
     """A host's agent, and what its facts amount to.
@@ -118,7 +90,7 @@ class Agent:
                 else dataclasses.asdict(self.compute)
             ),
             "traits": None if self.traits is None else list(self.traits),
-            "maintenance": self.upkeep and self.upkeep.to_plain(),
+            "maintenance": codec.to_plain(self.upkeep),
         }
 
     def row(self, wait_s: float, now: float) -> tuple[str | None, ...]:
@@ -330,7 +302,11 @@ class Show(command.ShowOne):
             return _published_host(args.host, connection)
         (candidate,) = (x for x in candidates if x.host == args.host)
         if candidate.reported is None:
-            raise HostSilent(args.host, args.wait)
+            raise exceptions.SriovRtError(
+                f"host {args.host!r} did not report within {args.wait:g} s; "
+                "'sriov-rt agent list' names those that do, and on the host "
+                "'systemctl status sriov-rt-agent' says whether it runs"
+            )
         found = judge(candidate)
         problems = [
             (f"problem.{why.code}", why.message) for why in found.reasons
@@ -359,11 +335,13 @@ class Show(command.ShowOne):
 def _published_host(host: str, connection: Any) -> Result:
     """Return a host, as far as Nova and Placement know it.
 
-    :raises HostUnknown: if Nova has none of this name.
+    :raises SriovRtError: if Nova has none of this name.
     """
     named = {each.host: each for each in published(connection)}
     if host not in named:
-        raise HostUnknown(host)
+        raise exceptions.SriovRtError(
+            f"no compute host {host!r}; 'openstack hypervisor list' names them"
+        )
     faults.say(_NO_QUEUE)
     found = named[host]
     return command.one(

@@ -20,16 +20,6 @@ _PLACEMENT = "1.18"
 _UNKNOWN_TRAIT = 400
 
 
-class ClientMissing(exceptions.SriovRtError):
-    """The client of OpenStack's APIs is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "--flavor needs openstacksdk; install sriov-rt[client], or give "
-            "--extra-spec KEY=VALUE for each extra spec of the flavor"
-        )
-
-
 class CloudUnreachable(exceptions.SriovRtError):
     """Nova's API can't be reached, or refuses.
 
@@ -41,20 +31,6 @@ class CloudUnreachable(exceptions.SriovRtError):
         super().__init__(
             f"nova-api cannot be used: {problem}; see that 'openstack flavor "
             "list' works here (OS_CLOUD, or the OS_* variables)"
-        )
-
-
-class FlavorMissing(exceptions.SriovRtError):
-    """There is no such flavor.
-
-    :param name: as it was given.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(
-            f"no flavor {name!r}; 'openstack flavor list --all' names those "
-            "that there are"
         )
 
 
@@ -111,7 +87,7 @@ def flavor(name: str, known: Any = None) -> Flavor:
 
     :param known: a connection to the cloud; one is made without it.
     :raises CloudUnreachable: if the API can't be reached.
-    :raises FlavorMissing: if there is none.
+    :raises SriovRtError: if there is none.
     """
     found = _request(
         lambda cloud: cloud.compute.find_flavor(
@@ -120,7 +96,10 @@ def flavor(name: str, known: Any = None) -> Flavor:
         known,
     )
     if found is None:
-        raise FlavorMissing(name)
+        raise exceptions.SriovRtError(
+            f"no flavor {name!r}; 'openstack flavor list --all' names those "
+            "that there are"
+        )
     return Flavor(dict(found.extra_specs or {}), found.vcpus, found.ram)
 
 
@@ -202,7 +181,10 @@ def _request(question: Callable[[Any], Any], connection: Any) -> Any:
         from keystoneauth1 import exceptions as keystone
         from openstack import exceptions as sdk
     except ImportError as error:
-        raise ClientMissing from error
+        raise exceptions.SriovRtError(
+            "--flavor needs openstacksdk; install sriov-rt[client], or give "
+            "--extra-spec KEY=VALUE for each extra spec of the flavor"
+        ) from error
     known = (sdk.SDKException, keystone.ClientException)
     try:
         if connection is None:

@@ -141,6 +141,16 @@ def add_dry_run(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
+def add_root(parser: argparse.ArgumentParser) -> None:
+    """Add ``--root``."""
+    parser.add_argument(
+        "--root",
+        default="/",
+        metavar="DIR",
+        help="read the host whose / is DIR (default: this one)",
+    )
+
+
 def add_config(parser: argparse.ArgumentParser, section: str) -> None:
     """Add ``--config-file``.
 

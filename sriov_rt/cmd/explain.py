@@ -51,17 +51,6 @@ _NOT_OURS = (
 )
 
 
-class ExtraSpecMalformed(exceptions.SriovRtError):
-    """An extra spec on the command line is not KEY=VALUE."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        super().__init__(
-            f"--extra-spec {text!r}: KEY=VALUE expected, such as "
-            "sriov_rt:realtime=required"
-        )
-
-
 class NetworkMalformed(exceptions.SriovRtError):
     """A network on the command line is not UUID[:PHYSNET]."""
 
@@ -266,7 +255,10 @@ def _extra_specs(given: Iterable[str]) -> Mapping[str, str]:
     for text in given:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise ExtraSpecMalformed(text)
+            raise exceptions.SriovRtError(
+                f"--extra-spec {text!r}: KEY=VALUE expected, such as "
+                "sriov_rt:realtime=required"
+            )
         specs[key] = value
     return specs
 

@@ -6,9 +6,7 @@ import collections
 import dataclasses
 from collections.abc import Iterable
 from collections.abc import Mapping
-from typing import Any
 
-from sriov_rt import codec
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import NOT_REPORTED
 from sriov_rt.facts import HostFacts
@@ -17,7 +15,7 @@ from sriov_rt.facts import LatencyCertificate
 from sriov_rt.parse import duration
 from sriov_rt.parse.text import printable
 
-#: Columns of ``--long``, and the key of each in :meth:`Upkeep.to_plain`.
+#: Columns of ``--long``, and the key of each in JSON.
 COLUMNS: Mapping[str, str] = {
     "Differs": "differs",
     "Kernel": "kernel",
@@ -58,11 +56,6 @@ class Upkeep:
     hold: HostHold | None | Unknown
     boot_owed: str | None
     differs: tuple[str, ...] = ()
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        plain: dict[str, Any] = codec.to_plain(self)
-        return plain
 
     def row(self) -> tuple[str | None, ...]:
         """Return the values of :data:`COLUMNS`, for people."""

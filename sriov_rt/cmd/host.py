@@ -60,34 +60,6 @@ _KILLED = (
 EXIT_NOT_READY = 1
 
 
-class RootMissing(exceptions.SriovRtError):
-    """The directory to read a host from is none.
-
-    :param path: as it was given.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(
-            f"{path} is not a directory; give --root the directory that is / "
-            "of the host, or leave it out"
-        )
-
-
-class NovaConfigMissing(exceptions.SriovRtError):
-    """A configuration file that was named does not exist.
-
-    :param path: as it was given.
-    """
-
-    def __init__(self, path: str, root: str) -> None:
-        self.path = path
-        super().__init__(
-            f"{path} does not exist below {root}; give --nova-config a file "
-            "of nova-compute, or leave it out"
-        )
-
-
 class OfHost(command.Command):
     """A command that reads a host."""
 
@@ -95,12 +67,7 @@ class OfHost(command.Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the host to read."""
-        parser.add_argument(
-            "--root",
-            default="/",
-            metavar="DIR",
-            help="read the host whose / is DIR (default: this one)",
-        )
+        command.add_root(parser)
         parser.add_argument(
             "--nova-config",
             action="append",
@@ -285,11 +252,14 @@ class Features(OfHost, command.Lister):
 def observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
     """Return the facts, and whether Nova is configured on the host.
 
-    :raises RootMissing: if the root is no directory.
-    :raises NovaConfigMissing: if a file that was named does not exist.
+    :raises SriovRtError: if the root is no directory, or a file that was
+        named does not exist.
     """
     if not pathlib.Path(args.root).is_dir():
-        raise RootMissing(args.root)
+        raise exceptions.SriovRtError(
+            f"{args.root} is not a directory; give --root the directory that "
+            "is / of the host, or leave it out"
+        )
     return observed(Root(args.root), args.nova_config)
 
 
@@ -299,11 +269,14 @@ def observed(
     """Return the facts of a root, and whether Nova is configured there.
 
     :param nova_config: its files; those that sriov-rt.conf names by default.
-    :raises NovaConfigMissing: if a file that was named does not exist.
+    :raises SriovRtError: if a file that was named does not exist.
     """
     for each in nova_config or ():
         if root.exists(each.lstrip("/")) is not True:
-            raise NovaConfigMissing(each, str(root.path))
+            raise exceptions.SriovRtError(
+                f"{each} does not exist below {root.path}; give --nova-config "
+                "a file of nova-compute, or leave it out"
+            )
     # What goes wrong is printed as the reason of what is unknown.
     logging.getLogger("sriov_rt").handlers = [logging.NullHandler()]
     files = nova_config or compute.named_files(root)

@@ -45,19 +45,6 @@ class HoldOfAnother(exceptions.SriovRtError):
         )
 
 
-class HoldUnreadable(exceptions.SriovRtError):
-    """The hold on disk is none.
-
-    :param problem: the file and what is wrong with it.
-    """
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"it is unknown who has put this host on hold ({problem}); find "
-            "that out, then run 'sriov-rt host release'"
-        )
-
-
 class HoldHost(command.ShowOne):
     """Put this host on hold: it takes no realtime guest until released.
 
@@ -128,11 +115,14 @@ def _check(root: Root, new: HostHold) -> None:
     """Check that nobody else has the host on hold.
 
     :raises HoldOfAnother: if somebody has.
-    :raises HoldUnreadable: if that cannot be told.
+    :raises SriovRtError: if that cannot be told.
     """
     found = maintenance.read(root)
     if isinstance(found, Unknown):
-        raise HoldUnreadable(found.reason)
+        raise exceptions.SriovRtError(
+            f"it is unknown who has put this host on hold ({found.reason}); "
+            "find that out, then run 'sriov-rt host release'"
+        )
     if (
         found is not None
         and found.who != new.who

@@ -29,15 +29,6 @@ from sriov_rt.parse.text import printable
 EXIT_REJECTED = 1
 
 
-def _add_root(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--root",
-        default="/",
-        metavar="DIR",
-        help="read the host whose / is DIR (default: this one)",
-    )
-
-
 class ProfileList(command.Lister):
     """List the profiles that flavors may request.
 
@@ -46,7 +37,7 @@ class ProfileList(command.Lister):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add where profiles and configuration are."""
-        _add_root(parser)
+        command.add_root(parser)
         command.add_config(parser, "onload")
 
     def run(self, args: argparse.Namespace) -> Result:
@@ -99,7 +90,7 @@ class ProfileShow(command.ShowOne):
         parser.add_argument(
             "name", metavar="NAME", help="the name of an allowed profile"
         )
-        _add_root(parser)
+        command.add_root(parser)
         command.add_config(parser, "onload")
 
     def run(self, args: argparse.Namespace) -> Result:
@@ -125,7 +116,7 @@ class Status(command.Lister):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the host to read."""
-        _add_root(parser)
+        command.add_root(parser)
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return the processes."""

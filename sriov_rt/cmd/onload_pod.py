@@ -112,12 +112,7 @@ class PodProfiles(command.ShowOne):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add where profiles and configuration are."""
-        parser.add_argument(
-            "--root",
-            default="/",
-            metavar="DIR",
-            help="read the host whose / is DIR (default: this one)",
-        )
+        command.add_root(parser)
         command.add_config(parser, "onload")
 
     def run(self, args: argparse.Namespace) -> Result:

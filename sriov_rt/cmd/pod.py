@@ -57,19 +57,6 @@ class PodMalformed(exceptions.SriovRtError):
         )
 
 
-class PodUnknown(exceptions.SriovRtError):
-    """The cluster has no such pod.
-
-    :param name: NAMESPACE/NAME.
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"the cluster has no pod {name}; see 'kubectl get pods -A', or "
-            "give a file with its manifest"
-        )
-
-
 class Explain(command.Lister):
     """Print which nodes take a pod, and why the others do not.
 
@@ -232,7 +219,10 @@ def _running(
         raise PodMalformed(args.pod)
     found: Mapping[str, Any] | None = cluster.find_pod(get, namespace, name)
     if found is None:
-        raise PodUnknown(f"{namespace}/{name}")
+        raise exceptions.SriovRtError(
+            f"the cluster has no pod {namespace}/{name}; see 'kubectl get "
+            "pods -A', or give a file with its manifest"
+        )
     return found
 
 

@@ -82,34 +82,14 @@ def _check_agent(conf: cfg.ConfigOpts, service: str) -> None:
     agent_options.host_name(conf, service)
 
 
-def _check_vfs(conf: cfg.ConfigOpts, service: str) -> None:
-    provision.check(conf, service)
-
-
 def _check_devices(conf: cfg.ConfigOpts, service: str) -> None:
     agent_options.register(conf)
     devices.check(conf, service)
 
 
-def _check_nova(conf: cfg.ConfigOpts, service: str) -> None:
-    nova_options.check(conf)
-
-
-def _check_scheduler(conf: cfg.ConfigOpts, service: str) -> None:
-    scheduler_options.check(conf)
-
-
-def _check_ml2(conf: cfg.ConfigOpts, service: str) -> None:
-    neutron_options.register_ml2(conf)
-
-
 def _check_neutron_agent(conf: cfg.ConfigOpts, service: str) -> None:
     neutron_options.register_agent(conf)
     neutron_options.check_agent(conf)
-
-
-def _check_extension(conf: cfg.ConfigOpts, service: str) -> None:
-    neutron_options.register_extension(conf)
 
 
 def _check_magnum(conf: cfg.ConfigOpts, service: str) -> None:
@@ -119,7 +99,7 @@ def _check_magnum(conf: cfg.ConfigOpts, service: str) -> None:
 
 
 #: Registers and reads the options of a service, as it does when it starts.
-Check = Callable[[cfg.ConfigOpts, str], None]
+Check = Callable[[cfg.ConfigOpts, str], object]
 
 #: Who reads sriov-rt.conf, and checks which part of it.
 _OWN: tuple[tuple[str, Check], ...] = (
@@ -127,17 +107,20 @@ _OWN: tuple[tuple[str, Check], ...] = (
     ("sriov-rt-agent", kubernetes_options.check),
     ("sriov-rt-agent", vif_settings.check),
     ("sriov-rt-agent", onload_settings.check),
-    ("sriov-rt-vfs", _check_vfs),
+    ("sriov-rt-vfs", provision.check),
     (devices.SERVICE, _check_devices),
 )
 _NOVA: tuple[tuple[str, Check], ...] = (
-    ("nova-compute", _check_nova),
-    ("nova-scheduler", _check_scheduler),
+    ("nova-compute", lambda conf, _: nova_options.check(conf)),
+    ("nova-scheduler", lambda conf, _: scheduler_options.check(conf)),
 )
 _NEUTRON: tuple[tuple[str, Check], ...] = (
-    ("neutron-server", _check_ml2),
+    ("neutron-server", lambda conf, _: neutron_options.register_ml2(conf)),
     ("sriov-rt-neutron-agent", _check_neutron_agent),
-    ("neutron-sriov-nic-agent", _check_extension),
+    (
+        "neutron-sriov-nic-agent",
+        lambda conf, _: neutron_options.register_extension(conf),
+    ),
 )
 _MAGNUM: tuple[tuple[str, Check], ...] = (("magnum-conductor", _check_magnum),)
 

@@ -29,7 +29,7 @@ def judged(directory: pathlib.Path) -> Result:
     """Return the verdict on a measurement, and its figures.
 
     :raises NothingMeasured: if there is none in the directory.
-    :raises NoFigures: if no certificate of this host's is from before it.
+    :raises SriovRtError: if no certificate of this host's is from before it.
     :raises NotComparable: if it was measured otherwise.
     """
     (after,) = collection.read([directory])

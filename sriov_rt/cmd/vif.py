@@ -48,21 +48,6 @@ _ROOM = 160
 _number = arguments.whole(0, 999_999_999)
 
 
-class ForceMissing(SriovRtError):
-    """A quarantined port is not forgotten without ``--force``.
-
-    :param port: its UUID.
-    """
-
-    def __init__(self, port: str) -> None:
-        self.port = port
-        super().__init__(
-            f"{port} is not forgotten: if an interface of the port is left, "
-            "the next port on its VF or parent shares a network with it; add "
-            "--force if it is sure to be gone"
-        )
-
-
 class Plug(command.ShowOne):
     """Plug a port; show it if it is plugged already."""
 
@@ -196,7 +181,11 @@ class Forget(command.Lister):
         for each in others:
             raise errors.NotForgotten(each.interface, port=port)
         if found and not args.force:
-            raise ForceMissing(port)
+            raise SriovRtError(
+                f"{port} is not forgotten: if an interface of the port is "
+                "left, the next port on its VF or parent shares a network "
+                "with it; add --force if it is sure to be gone"
+            )
         return _done(
             port,
             "forgotten",

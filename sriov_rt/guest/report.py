@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Iterable
 from collections.abc import Mapping
-from typing import Any
 
 from sriov_rt.guest.xml import Element
 from sriov_rt.guest.xml import attributes
@@ -67,16 +66,10 @@ class Report:
     changes: tuple[Change, ...]
     notes: tuple[Note, ...]
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return the report as a JSON object."""
-        return {
-            "changes": [dataclasses.asdict(each) for each in self.changes],
-            "notes": [dataclasses.asdict(each) for each in self.notes],
-        }
-
     def to_json(self) -> str:
         """Return the report as JSON text, indented."""
-        return json.dumps(self.to_plain(), indent=2, ensure_ascii=False)
+        plain = dataclasses.asdict(self)
+        return json.dumps(plain, indent=2, ensure_ascii=False)
 
     def summary(self) -> str:
         """Return one line for a log."""

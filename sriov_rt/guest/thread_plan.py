@@ -44,13 +44,6 @@ class GuestNotFound(exceptions.SriovRtError):
         )
 
 
-class GuestsUnreadable(exceptions.SriovRtError):
-    """libvirt's status files cannot be read."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"cannot read the running guests ({why}); be root")
-
-
 class RepinFailed(exceptions.SriovRtError):
     """The kernel refused a change, or the threads differ after it."""
 
@@ -96,11 +89,13 @@ def find(root: Root, instance: str) -> Guest:
     """Return a guest that runs.
 
     :raises GuestNotFound: if there is none of that UUID.
-    :raises GuestsUnreadable: if nothing is known of the guests.
+    :raises SriovRtError: if nothing is known of the guests.
     """
     found = running.every(root)
     if isinstance(found, Unknown):
-        raise GuestsUnreadable(found.reason)
+        raise exceptions.SriovRtError(
+            f"cannot read the running guests ({found.reason}); be root"
+        )
     for each in found:
         if each.instance == instance:
             return each

@@ -16,11 +16,9 @@ from sriov_rt.parse import pci
 #: TotalVFs is a 16-bit register (PCI_SRIOV_TOTAL_VF in pci_regs.h).
 MAX_VFS = 65535
 
-#: The driver that gives a device to a process as a whole.
-VFIO = "vfio-pci"
-
-#: Drivers that do so for one family of devices, such as mlx5_vfio_pci: what
-#: the kernel has below drivers/vfio/pci is named like this.
+#: Drivers that give a device to a process as a whole, vfio-pci and those of
+#: one family, such as mlx5_vfio_pci: what the kernel has below
+#: drivers/vfio/pci is named like this.
 _VARIANT = re.compile(r"(?:[\w-]+[-_])?vfio[-_]pci")
 
 #: Owner of a VF whose interface is moved out of this network namespace:

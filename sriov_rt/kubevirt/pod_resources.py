@@ -58,20 +58,6 @@ _SUFFIX = r"[a-z0-9]{5}"
 _MAX_BASE = 58
 
 
-class KubeletUnreachable(exceptions.SriovRtError):
-    """kubelet does not answer which devices its pods have.
-
-    :param socket: of its PodResources API.
-    :param problem: gRPC's status.
-    """
-
-    def __init__(self, socket: str, problem: str) -> None:
-        super().__init__(
-            f"kubelet does not answer on {socket} ({problem}); mount its "
-            "directory into the node hook's container"
-        )
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pod:
     """A pod and the PCI devices that it has."""
@@ -97,7 +83,7 @@ def pods(socket: str) -> tuple[Pod, ...]:
     """Return the pods of this node that have PCI devices.
 
     :param socket: of kubelet's API.
-    :raises KubeletUnreachable: if kubelet does not answer.
+    :raises SriovRtError: if kubelet does not answer.
     """
     # Here, for it is an extra of the package.
     import grpc
@@ -116,7 +102,10 @@ def pods(socket: str) -> tuple[Pod, ...]:
                 kinds()["ListPodResourcesRequest"](), timeout=_TIMEOUT_S
             )
         except grpc.RpcError as error:
-            raise KubeletUnreachable(socket, error.code().name) from None
+            raise exceptions.SriovRtError(
+                f"kubelet does not answer on {socket} ({error.code().name}); "
+                "mount its directory into the node hook's container"
+            ) from None
     every = (
         Pod(each.namespace, each.name, _devices(each))
         for each in found.pod_resources

@@ -62,9 +62,6 @@ class Wiring:
     crashed: Callable[[], None]
 
 
-#: What an entry point of ``sriov_rt.label_sources`` is.
-Factory = Callable[[Wiring], LabelSource]
-
 NAMESPACE = "sriov_rt.label_sources"
 
 #: The kernel is no source that can be named, moved or left out.

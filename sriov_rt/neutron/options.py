@@ -28,7 +28,19 @@ AGENT_GROUP = "sriov_rt_agent"
 EXTENSION_GROUP = "sriov_rt_extension"
 
 
-class VifType(types.ConfigType):
+class _Parsed(types.ConfigType):
+    """A type with a grammar of ours; its instances are equal."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    __hash__ = types.ConfigType.__hash__
+
+    def _formatter(self, value: Any) -> str:
+        return str(value)
+
+
+class VifType(_Parsed):
     """A kind of port and its mode, as ``sriov_rt:vif`` takes it."""
 
     def __init__(self) -> None:
@@ -44,19 +56,8 @@ class VifType(types.ConfigType):
         vif: Vif = grammar.parse_value("vif", str(value))
         return vif
 
-    def __repr__(self) -> str:
-        return "Vif"
 
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    __hash__ = types.ConfigType.__hash__
-
-    def _formatter(self, value: Any) -> str:
-        return str(value)
-
-
-class NetworkType(types.ConfigType):
+class NetworkType(_Parsed):
     """The name of a physical network, with a kind of its own if need be."""
 
     def __init__(self) -> None:
@@ -76,17 +77,6 @@ class NetworkType(types.ConfigType):
                 "and colon expected",
             )
         return name, VifType()(vif) if colon else None
-
-    def __repr__(self) -> str:
-        return "Network"
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    __hash__ = types.ConfigType.__hash__
-
-    def _formatter(self, value: Any) -> str:
-        return str(value)
 
 
 ML2_OPTS = [

@@ -38,21 +38,15 @@ LOGGED_S = 60.0
 
 
 class _Complaints:
-    """Refusals in the log, limited in number so that they cannot fill it.
+    """Refusals in the log, limited in number so that they cannot fill it."""
 
-    :param monotonic: the clock, seconds.
-    """
-
-    def __init__(
-        self, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._monotonic = monotonic
+    def __init__(self) -> None:
         self._since = -math.inf
         self._count = 0
 
     def log(self, message: str, *arguments: object) -> None:
         """Log a warning, unless there were enough of late."""
-        now = self._monotonic()
+        now = time.monotonic()
         if now - self._since >= LOGGED_S:
             if self._count > LOGGED:
                 LOG.warning(

@@ -395,20 +395,25 @@ def run(
     emulated = conditions.emulated(root)
 
     def measure(cell: Cell) -> Measured:
-        started = time.time()
-        outcome = _measure(cell, target.data())
-        return Measured(
+        command = fio.command(cell.job)
+        if cell.place == CONTAINER:
+            command = (*_CONTAINER, *command)
+        base = Measured(
             cell=cell,
             file_system=kind,
             kernel=kernel,
-            version=outcome.version,
-            command=outcome.command,
-            started_at=started,
+            version="",
+            command=" ".join(command),
+            started_at=time.time(),
             emulated=emulated,
-            figures=outcome.figures,
-            problem=outcome.problem,
+            figures=None,
             machine=machine,
         )
+        try:
+            version, figures = _measure(cell, command, target.data())
+        except (RunFailed, OutputInvalid) as error:
+            return dataclasses.replace(base, problem=str(error))
+        return dataclasses.replace(base, version=version, figures=figures)
 
     try:
         return matrix.run(
@@ -418,35 +423,23 @@ def run(
         target.clean()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Outcome:
-    command: str
-    version: str = ""
-    figures: fio.Figures | None = None
-    problem: str = ""
-
-
-def _measure(cell: Cell, data: pathlib.Path) -> _Outcome:
-    """Run fio once.
+def _measure(
+    cell: Cell, command: Sequence[str], data: pathlib.Path
+) -> tuple[str, fio.Figures]:
+    """Run fio once, and return its version and its figures.
 
     :raises KeyboardInterrupt: after Ctrl-C, when it has ended.
+    :raises RunFailed: if it fails.
+    :raises OutputInvalid: if its output is none.
     """
-    command = fio.command(cell.job)
-    if cell.place == CONTAINER:
-        command = (*_CONTAINER, *command)
     lines = process.Lines(fio.MAX_OUTPUT)
-    text = " ".join(command)
     limit = cell.job.runtime_s + _SLACK_S + cell.job.data_size / _LAYOUT
-    try:
-        ended = process.run(command, limit, lines.feed, directory=data)
-        if ended.interrupted:
-            raise KeyboardInterrupt
-        if ended.code != 0:
-            raise RunFailed(fio.TOOL, ended.last_line())
-        version, figures = fio.parse(lines.whole(), cell.job)
-    except (RunFailed, OutputInvalid) as error:
-        return _Outcome(text, problem=str(error))
-    return _Outcome(text, version, figures)
+    ended = process.run(command, limit, lines.feed, directory=data)
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    if ended.code != 0:
+        raise RunFailed(fio.TOOL, ended.last_line())
+    return fio.parse(lines.whole(), cell.job)
 
 
 def _existing(directory: pathlib.Path) -> pathlib.Path:

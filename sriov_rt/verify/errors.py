@@ -151,17 +151,6 @@ class CertificateUnusable(exceptions.SriovRtError):
         super().__init__(f"{problem}; measure with 'sriov-rt verify latency'")
 
 
-class NoFigures(exceptions.SriovRtError):
-    """No figures of a certificate before a measurement are kept."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            f"{path} has no figures of a certificate from before this "
-            "measurement; name the directory of one: 'sriov-rt verify "
-            "compare BEFORE AFTER'"
-        )
-
-
 class NotComparable(exceptions.SriovRtError):
     """A measurement was made otherwise than that of the certificate.
 

@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Iterable
 
+from sriov_rt import exceptions
 from sriov_rt.verify import collection
 from sriov_rt.verify import errors
 from sriov_rt.verify.collection import Collection
@@ -63,7 +64,7 @@ def last(root: pathlib.Path, after: Collection) -> Collection:
     A measurement that has earned a certificate itself is among them, and is
     not compared with itself.
 
-    :raises NoFigures: if there are none.
+    :raises SriovRtError: if there are none.
     """
     began = min(
         (each.measurement.started_at for each in after.latency.values()),
@@ -79,7 +80,11 @@ def last(root: pathlib.Path, after: Collection) -> Collection:
             for each in found.latency.values()
         ):
             return found
-    raise errors.NoFigures(f"/{PATH}")
+    raise exceptions.SriovRtError(
+        f"/{PATH} has no figures of a certificate from before this "
+        "measurement; name the directory of one: 'sriov-rt verify compare "
+        "BEFORE AFTER'"
+    )
 
 
 def _directories(root: pathlib.Path) -> list[pathlib.Path]:

@@ -64,24 +64,6 @@ class VIFPortProfileSriovRt(vifs.VIFPortProfileBase):  # type: ignore[misc]
             primitive.pop("onload", None)
 
 
-class NotOurVif(exceptions.SriovRtError):
-    """The VIF is not described in a way that this plugin knows.
-
-    :param name: of its class.
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name}: the os-vif plugin {NAME} takes a VIFGeneric whose "
-            f"port_profile is a {VIFPortProfileSriovRt.__name__} with kind "
-            "and physical_network; describe the port so"
-        )
-
-
 class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
     """Plugs macvlan, macvtap and ipvlan interfaces and whole VFs.
 
@@ -168,7 +150,7 @@ def check(vif: Any, instance_info: Any) -> None:
 def _request(vif: Any, instance_info: Any) -> Plug:
     """Return the port that a VIF describes.
 
-    :raises NotOurVif: if it is none of this plugin's.
+    :raises SriovRtError: if it is none of this plugin's.
     :raises ParseError: for a value that no port can have.
     """
     profile = _given(vif, "port_profile")
@@ -178,7 +160,11 @@ def _request(vif: Any, instance_info: Any) -> Plug:
         and "kind" in profile
         and "physical_network" in profile
     ):
-        raise NotOurVif(vif.obj_name())
+        raise exceptions.SriovRtError(
+            f"{vif.obj_name()}: the os-vif plugin {NAME} takes a VIFGeneric "
+            f"whose port_profile is a {VIFPortProfileSriovRt.__name__} with "
+            "kind and physical_network; describe the port so"
+        )
     kind = Kind(profile.kind)
     network = _given(vif, "network")
     return validation.checked(

@@ -18,8 +18,6 @@ from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.kernel.tc import Limits
 from sriov_rt.nic import use
 from sriov_rt.nic.errors import NicError
-from sriov_rt.nic.tenancy import MANAGERS
-from sriov_rt.nic.tenancy import Kind as Holding
 from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 from sriov_rt.reason import first_of
@@ -46,7 +44,6 @@ from sriov_rt.vif.whole_vfs import WholeVfs
 
 LOG = logging.getLogger(__name__)
 
-_WHOLE = MANAGERS[Holding.WHOLE]
 
 #: How often to look again at a host that has changed meanwhile.
 MAX_TRIES = 8
