@@ -625,6 +625,38 @@ class CompareTest(ReportTest):
         self.assertEqual(0, code)
         self.assertIn("better", out)
 
+    def test_nothing_in_common_is_not_no_worse(self):
+        latency(self.before, 8)
+        traffic(self.after, 9.4e9)
+        code, out, err = self.run_it("compare", self.before, self.after)
+        self.assertEqual((2, ""), (code, out))
+        self.assertIn("before and after have no figure in common", err)
+
+    def test_a_throughput_of_nothing_is_worse(self):
+        traffic(self.before, 9.4e9)
+        traffic(self.after, 0.0)
+        code, out, _ = self.run_it("compare", self.before, self.after)
+        self.assertEqual(1, code, out)
+
+    def test_what_is_lost_or_does_not_count_is_named(self):
+        latency(self.before, 8)
+        latency(self.before, 8, "oslat")
+        latency(self.after, 8, problems=("the clock was set \x1b",))
+        traffic(self.before, 9.4e9)
+        traffic(self.after, None)
+        # Measured for another time, it is another figure.
+        traffic(self.before, 9.4e9, name="host")
+        traffic(self.after, 9.4e9, name="host", duration_s=60)
+        code, out, _ = self.run_it("compare", self.before, self.after)
+        self.assertEqual(0, code)
+        for line in (
+            "not compared: oslat, CPU 2-3",
+            "not compared: network-vf-send-1",
+            "not compared: network-host-send-1",
+            "after: cyclictest does not count: the clock was set \\x1b",
+        ):
+            self.assertIn(f"note: {line}\n", out)
+
     def test_one_outlier_is_no_regression(self):
         first = CpuLatency(2, 10**6, 20, ((5, 10**6 - 1), (20, 1)))
         second = CpuLatency(2, 10**6, 30, ((5, 10**6 - 1), (30, 1)))
