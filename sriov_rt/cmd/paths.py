@@ -5,6 +5,7 @@
 import logging
 import os
 import pathlib
+import threading
 
 from sriov_rt import codec
 from sriov_rt import exceptions
@@ -122,8 +123,15 @@ def write(path: pathlib.Path, data: bytes) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
         else:
-            # Where a link leads: the link itself must stay.
-            files.replace(path.resolve(), data, 0o644)
+            # Where a link leads: the link itself must stay. Under a name of
+            # its own first, for nothing keeps a second writer away.
+            found = path.resolve()
+            new = found.with_name(f".{found.name}.{threading.get_native_id()}")
+            files.replace(new, data, 0o644)
+            try:
+                new.replace(found)
+            finally:
+                new.unlink(missing_ok=True)
     except PermissionError as error:
         problem = f"{error.strerror}; name a place where you may write"
         if os.geteuid():

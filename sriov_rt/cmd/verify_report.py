@@ -22,6 +22,7 @@ from sriov_rt.verify import breach
 from sriov_rt.verify import collection
 from sriov_rt.verify import compare
 from sriov_rt.verify import disk
+from sriov_rt.verify import errors
 from sriov_rt.verify import matrix
 from sriov_rt.verify import network
 from sriov_rt.verify import pictures
@@ -105,11 +106,17 @@ class Compare(command.Lister):
         )
 
     def run(self, args: argparse.Namespace) -> Result:
-        """Return the differences."""
+        """Return the differences.
+
+        :raises NothingInCommon: if no figure is in both.
+        """
         if args.before is None:
             return verify_regression.judged(args.after)
         before, after = collection.read((args.before, args.after))
         found = list(compare.differences(before, after))
+        if not found:
+            raise errors.NothingInCommon(before.label, after.label)
+        notes = list(map(printable, compare.lacking(before, after)))
         rows = [tuple(compare.row(each)) for each in found]
         emulated = before.emulated or after.emulated
         worse = any(each.worse for each in found)
@@ -125,7 +132,10 @@ class Compare(command.Lister):
                 }
                 for row in rows
             ],
-            after=[f"note: {verify.EMULATED}"] if emulated else (),
+            after=[
+                f"note: {each}"
+                for each in (*notes, *[verify.EMULATED] * emulated)
+            ],
             code=verify.EXIT_NO_CERTIFICATE if worse else 0,
         )
 

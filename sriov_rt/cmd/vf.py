@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from sriov_rt import codec
-from sriov_rt import files
 from sriov_rt.cmd import arguments
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
+from sriov_rt.cmd import paths
 from sriov_rt.cmd.command import Result
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import CountedVf
@@ -111,6 +111,7 @@ class Counters(_OfPf):
         super().configure(parser)
         parser.add_argument(
             "--textfile",
+            type=pathlib.Path,
             metavar="FILE",
             help="also replace FILE by these metrics, for the textfile "
             "collector of Prometheus' node exporter",
@@ -123,14 +124,10 @@ class Counters(_OfPf):
         from sriov_rt.vif import vf_counters
 
         root = Root()
-        found = [
-            each
-            for each in vf_series.owned(vf_counters.of_host(), root)
-            if args.pf in (None, each.pf)
-        ]
+        found = vf_series.owned(vf_counters.of_host(args.pf), root)
         if args.textfile is not None:
             text = vf_series.text(vf_series.samples(found, root))
-            files.replace(pathlib.Path(args.textfile), text.encode(), 0o644)
+            paths.write(args.textfile, text.encode())
         return Result(
             columns=_COUNTERS,
             shown=("VF", "Instance", *_COUNTERS[4:8]),

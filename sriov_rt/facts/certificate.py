@@ -221,6 +221,8 @@ def _maxima(found: Certificate) -> Iterator[str]:
 
 def _cpus(found: Certificate) -> Iterator[str]:
     measured = [each.cpu for each in found.cpus]
+    if any(not 0 <= each < cpulist.MAX_CPUS for each in measured):
+        yield f"a CPU in it is not one of 0 to {cpulist.MAX_CPUS - 1}"
     if len(set(measured)) < len(measured):
         yield "a CPU is in it twice"
     lists = [

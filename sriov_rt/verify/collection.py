@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 
+from sriov_rt.parse.text import printable
 from sriov_rt.verify import breach
 from sriov_rt.verify import disk
 from sriov_rt.verify import network
@@ -54,7 +55,7 @@ def read(directories: Iterable[pathlib.Path]) -> list[Collection]:
     names = [each.absolute().name for each in paths]
     found = []
     for path, name in zip(paths, names, strict=True):
-        label = name if names.count(name) == 1 else str(path)
+        label = printable(name if names.count(name) == 1 else str(path))
         collection = Collection(
             label,
             dict(_latency(path)),

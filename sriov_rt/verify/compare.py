@@ -11,9 +11,13 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
+from sriov_rt.parse import cpulist
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import matrix
 from sriov_rt.verify import network
 from sriov_rt.verify.collection import Collection
 from sriov_rt.verify.measurement import CpuLatency
+from sriov_rt.verify.results import Result
 
 #: Two-sided quantile of the standard normal distribution at 95 %.
 Z = 1.96
@@ -63,16 +67,18 @@ def differences(before: Collection, after: Collection) -> Iterator[Difference]:
                 name = f"{tool}, CPU {cpu.cpu}"
                 yield from latency(name, cpu, others[cpu.cpu])
     cells = {
-        (each.cell, each.tool): each for each in after.network if each.figure
+        (each.cell, each.tool): (each.figure, each.error)
+        for each in after.network
+        if each.figure is not None
     }
     for measured in before.network:
         other = cells.get((measured.cell, measured.tool))
-        if measured.figure and other is not None and other.figure:
+        if measured.figure is not None and other is not None:
             scale, unit = _unit(measured.cell.test)
             yield _figure(
                 measured.cell.file.removesuffix(".json"),
                 (measured.figure / scale, measured.error / scale),
-                (other.figure / scale, other.error / scale),
+                (other[0] / scale, other[1] / scale),
                 unit,
             )
     jobs = {each.cell: each.figures for each in after.disk if each.figures}
@@ -85,6 +91,30 @@ def differences(before: Collection, after: Collection) -> Iterator[Difference]:
                 (figures.bandwidth / 1e6, figures.error / 1e6),
                 "MB/s",
             )
+
+
+def lacking(before: Collection, after: Collection) -> Iterator[str]:
+    """Yield what the second lost, and what does not count, a clause each."""
+    for tool, first in before.latency.items():
+        second = after.latency.get(tool)
+        left = _measured(first) - (_measured(second) if second else CpuSet())
+        if left:
+            yield f"not compared: {tool}, CPU {cpulist.format_cpu_list(left)}"
+    for each in (before, after):
+        for tool, result in each.latency.items():
+            for problem in result.measurement.problems:
+                yield f"{each.label}: {tool} does not count: {problem}"
+    compared = {each.what for each in differences(before, after)}
+    cells: list[matrix.Measured] = [*before.network, *before.disk]
+    for run in cells:
+        name = run.cell.file.removesuffix(".json")
+        if run.has_figures and name not in compared:
+            yield f"not compared: {name}"
+
+
+def _measured(found: Result) -> CpuSet:
+    """Return the CPUs with a sample."""
+    return CpuSet(x.cpu for x in found.measurement.cpus if x.samples)
 
 
 def _number(value: float, digits: int, sign: str = "") -> str:

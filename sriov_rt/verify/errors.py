@@ -109,6 +109,16 @@ class NothingMeasured(exceptions.SriovRtError):
         )
 
 
+class NothingInCommon(exceptions.SriovRtError):
+    """Two measurements without a figure that both have."""
+
+    def __init__(self, before: str, after: str) -> None:
+        super().__init__(
+            f"{before} and {after} have no figure in common; measure both in "
+            "the same way"
+        )
+
+
 class PicturesUnavailable(exceptions.SriovRtError):
     """matplotlib or jinja2 is not installed."""
 

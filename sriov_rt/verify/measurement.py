@@ -5,6 +5,7 @@
 import dataclasses
 
 from sriov_rt.facts.culprit import Culprit
+from sriov_rt.parse.cpulist import MAX_CPUS
 from sriov_rt.parse.cpulist import CpuSet
 
 #: The most buckets that a histogram may have; ``cyclictest -h`` takes as many.
@@ -75,6 +76,19 @@ class CpuLatency:
     def overflows(self) -> int:
         """Samples above the last bucket."""
         return self.samples - sum(count for _, count in self.histogram)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether its figures can have been measured."""
+        buckets = [latency for latency, _ in self.histogram]
+        latencies = (self.max_us, *buckets, *self.maxima_us)
+        counts = (self.samples, *(count for _, count in self.histogram))
+        return (
+            0 <= self.cpu < MAX_CPUS
+            and all(0 <= each <= MAX_LATENCY_US for each in latencies)
+            and all(0 <= each <= MAX_SAMPLES for each in counts)
+            and buckets == sorted(buckets)
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

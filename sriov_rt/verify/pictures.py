@@ -368,6 +368,11 @@ class _Bar:
     published: bool = False
 
 
+def _length(error: float) -> float:
+    """Return the length of an error's bar; a file may have any number."""
+    return error if error > 0 else math.nan
+
+
 def _bars(
     name: str, title: str, emulated: bool, bars: Sequence[_Bar], unit: str
 ) -> Picture:
@@ -378,7 +383,7 @@ def _bars(
         axes.barh(
             range(len(bars)),
             [each.value for each in bars],
-            xerr=[each.error or math.nan for each in bars],
+            xerr=[_length(each.error) for each in bars],
             color=[_PUBLISHED if each.published else _OURS for each in bars],
             capsize=3,
             height=0.7,
@@ -462,7 +467,7 @@ def _requests(collections: Sequence[Collection]) -> Iterator[Picture]:
             axes.errorbar(
                 [each.cell.streams for each in line],
                 [(each.figure or 0) / 1000 for each in line],
-                yerr=[each.error / 1000 for each in line],
+                yerr=[_length(each.error / 1000) for each in line],
                 color=f"C{names.index(name)}",
                 linestyle=("-", "--", "-.", ":")[ways.index(how) % 4],
                 marker="o",
@@ -552,7 +557,9 @@ def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
         )
         for collection in collections
         for each in disk.TABLE.ordered(collection.disk)
-        if each.cell.suite == disk.MATRIX and each.figures is not None
+        if each.cell.suite == disk.MATRIX
+        and each.figures is not None
+        and each.cell.job.pattern in fio.PATTERNS
     ]
     if not found:
         return
@@ -615,7 +622,7 @@ def _bandwidth(
         [at + width * (number - (count - 1) / 2) for at, _ in series],
         [each.bandwidth / 1e6 for _, each in series],
         width,
-        yerr=[each.error / 1e6 or math.nan for _, each in series],
+        yerr=[_length(each.error / 1e6) for _, each in series],
         label=label,
         capsize=2,
     )

@@ -96,7 +96,10 @@ class Results:
 
 def read(path: pathlib.Path) -> Result | None:
     """Return the measurement of a file; None if it is not one."""
-    return load(Result, path, MAX_FILE)
+    found = load(Result, path, MAX_FILE)
+    if found and all(each.is_possible for each in found.measurement.cpus):
+        return found
+    return None
 
 
 def load(cls: type[T], path: pathlib.Path, limit: int) -> T | None:

@@ -43,28 +43,30 @@ _NOT_COUNTED = Unknown(
 )
 
 
-def of_host() -> tuple[CountedVf, ...]:
-    """Return the VFs of this host, MAX_VFS at most.
+def of_host(pf: str | None = None) -> tuple[CountedVf, ...]:
+    """Return the VFs of a PF or of this host, MAX_VFS at most.
 
     :raises SriovRtError: if its VFs or the records of ports cannot be read.
     """
-    return observe(Vfs.of_host(), host.records().every(), Root())
+    return observe(Vfs.of_host(), host.records().every(), Root(), pf)
 
 
 def observe(
-    vfs: Vfs, records: Sequence[Record], root: Root
+    vfs: Vfs, records: Sequence[Record], root: Root, only: str | None = None
 ) -> tuple[CountedVf, ...]:
     """Return VFs with their counters, in order.
 
     :param records: of the ports on them.
     :param root: where the statistics of interfaces are.
+    :param only: the PF whose they are; None for all.
+    :raises NotAPf: if that can have no VFs.
     """
     ports: dict[str, list[Record]] = {}
     for each in records:
         ports.setdefault(each.vf or "", []).append(each)
     found = []
     counted: dict[str, Mapping[int, Mapping[str, int]] | Unknown] = {}
-    for state in vfs.list()[:MAX_VFS]:
+    for state in vfs.list(only)[:MAX_VFS]:
         pf = state.id.pf
         if pf not in counted:
             counted[pf] = _by_pf(vfs, pf)

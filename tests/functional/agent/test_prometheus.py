@@ -88,6 +88,24 @@ GOOD = {
     "SriovRtAuditUnknown": "sriov_rt_audit_known 1x40",
 }
 
+#: Alerts of what a host reports: a value that raises one, and one of a host
+#: that is mended.
+LASTING = (
+    ("SriovRtGuestDrifted", 'sriov_rt_guest_drifts{code="c"}', 1, 0),
+    ("SriovRtPortQuarantined", 'sriov_rt_quarantined_ports{parent="p"}', 1, 0),
+    (
+        "SriovRtVfQuarantined",
+        'sriov_rt_held_vfs{parent="p", holder="pod", state="quarantined"}',
+        *(1, 0),
+    ),
+    ("SriovRtCertificateWithdrawn", "sriov_rt_certificate_withdrawn", 1, 0),
+    (
+        "SriovRtCertificateExpires",
+        "sriov_rt_certificate_expiry_timestamp_seconds",
+        *(0, 9_999_999),
+    ),
+)
+
 #: Of the recording: seconds after which each alert is looked at, and whether
 #: it fires. The port fails at 30, the agent dies at 90 and starts at 330.
 TIMELINE = (
@@ -191,6 +209,34 @@ class PrometheusTest(unittest.TestCase):
             "promql_expr_test": expected,
         }
         self.run_rules([one], step)
+
+    def test_alerts_stand_while_the_agent_is_dead_and_end_with_their_cause(
+        self,
+    ):
+        tests = []
+        labels = 'job="sriov-rt", instance="a"'
+        facts = f"sriov_rt_facts_observed_timestamp_seconds{{{labels}}}"
+        for alert, metric, bad, good in LASTING:
+            name, _, others = metric.partition("{")
+            series = f"{name}{{{labels}, {others or '}'}".replace(", }", "}")
+            tests.append(
+                {
+                    "interval": "1m",
+                    "input_series": [
+                        {"series": each, "values": values}
+                        for each, values in (
+                            (f"up{{{labels}}}", "1x70 0x10 1x70"),
+                            (facts, "0+60x70 _x11 4920+60x70"),
+                            (series, f"{bad}x70 _x11 {good}x70"),
+                        )
+                    ],
+                    "promql_expr_test": [
+                        _fires(alert, f"{at}m", is_raised)
+                        for at, is_raised in ((68, 1), (78, 1), (140, 0))
+                    ],
+                }
+            )
+        self.run_rules(tests, "1m")
 
     def test_the_recording_has_the_series_of_an_agent_of_today(self):
         """An agent that has changed is recorded again."""

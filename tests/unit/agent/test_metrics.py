@@ -32,6 +32,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.kernel import errors as kernel_errors
 from sriov_rt.nic import errors as nic_errors
 from sriov_rt.vif import errors as vif_errors
+from sriov_rt.vif import vf_counters
 from tests.unit import builders
 from tests.unit.agent.test_vf_series import VF
 
@@ -152,6 +153,12 @@ class SamplesTest(unittest.TestCase):
         path = ROOT / "etc/prometheus/sriov-rt.rules.yml"
         rules = yaml.safe_load(path.read_text())["groups"][0]["rules"]
         return {each["alert"]: each for each in rules if "alert" in each}
+
+    def test_a_host_of_all_vfs_that_are_counted_is_within_the_limit(self):
+        path = ROOT / "etc/prometheus/sriov-rt.prometheus.yml"
+        (job,) = yaml.safe_load(path.read_text())["scrape_configs"]
+        of_vfs = vf_counters.MAX_VFS * len(vf_series.HELP)
+        self.assertGreater(job["sample_limit"], of_vfs + 1000)
 
     def test_each_alert_has_a_section_that_its_address_names(self):
         page = (ROOT / "doc/source/admin/alerts.rst").read_text()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import concurrent.futures
 import contextlib
 import io
 import json
@@ -230,6 +231,20 @@ class WriteTest(Base):
             paths.write(link, text)
             self.assertEqual(text, file.read_bytes())
         self.assertTrue(link.is_symlink())
+
+    def test_two_writers_leave_the_whole_of_one(self):
+        path = self.place / "file"
+        whole = {each * 200_000 for each in (b"a", b"b")}
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            writers = [
+                pool.submit(paths.write, path, each) for each in [*whole] * 40
+            ]
+            while not all(each.done() for each in writers):
+                if path.exists():
+                    self.assertIn(path.read_bytes(), whole)
+            for each in writers:
+                each.result()
+        self.assertEqual([path], [*self.place.iterdir()])
 
     def test_directories_are_made(self):
         path = self.place / "a" / "b"

@@ -113,7 +113,22 @@ class VfCommandTest(unittest.TestCase):
         self.assertEqual(0o644, file.stat().st_mode & 0o777)
         (_, second) = self.run_json("counters", "enp1s0")
         self.assertEqual(9, second["counters"]["transmit_bytes"])
-        self.assertEqual([], self.run_json("counters", "enp9s0"))
+
+    def test_counters_of_a_pf_that_there_is_not_leave_the_file(self):
+        file = self.place / "vfs.prom"
+        file.write_text("old")
+        said = self.fails("counters", "enp9s0", "--textfile", str(file))
+        self.assertIn("there is none", said)
+        self.assertEqual("old", file.read_text())
+
+    def test_the_file_of_counters_is_written_as_any_other(self):
+        link = self.place / "null"
+        link.symlink_to("/dev/null")
+        self.run_command("counters", "--textfile", str(link))
+        self.assertTrue(link.is_symlink())
+        gone = self.place / "gone" / "vfs.prom"
+        said = self.fails("counters", "--textfile", str(gone))
+        self.assertIn(f"'mkdir -p {gone.parent}'", said)
 
     def test_show(self):
         printed = self.run_command("show", "enp1s0/0")

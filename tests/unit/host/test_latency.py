@@ -289,6 +289,13 @@ class LatencyTest(trees.TreeTest):
                 "cyclictest has no sample",
             ),
             ({"cpus": (cpu, cpu, *cpus)}, "a CPU is in it twice"),
+            *(
+                (
+                    {"cpus": (dataclasses.replace(cpu, cpu=each), cpu, *cpus)},
+                    "a CPU in it is not one of 0 to 8191",
+                )
+                for each in (-1, 8192)
+            ),
             (
                 {"cpus": tuple(cpus)},
                 "CPU 2 is isolated and was not measured",

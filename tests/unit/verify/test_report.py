@@ -65,9 +65,11 @@ def cpu(number, scale, seed=0, seconds=120, buckets=400):
     )
 
 
-def latency(directory, scale, tool="cyclictest", problems=(), seed=0):
+def latency(
+    directory, scale, tool="cyclictest", problems=(), seed=0, cpus=None
+):
     """Write a result of a latency measurement."""
-    cpus = tuple(cpu(number, scale, seed) for number in (2, 3))
+    cpus = cpus or tuple(cpu(number, scale, seed) for number in (2, 3))
     measured = Measurement(
         tool, "2.40", "cyclictest", 1.79e9, 900.0, cpus, problems
     )
@@ -254,6 +256,27 @@ class TextTest(ReportTest):
             (self.before / "network-x.json").write_bytes(bad)
             (found,) = collection.read([self.before])
             self.assertEqual(["cyclictest"], list(found.latency))
+        # Nor is one with figures that nothing can have measured.
+        good = CpuLatency(2, 10, 5, ((1, 3), (9, 7)), (5,))
+        for name, values in {
+            "cpu": (-1, 8192, 10**30),
+            "samples": (-10, 10**400),
+            "max_us": (-5, 10**400),
+            "histogram": (
+                *(((-5, 3),), ((9, 3), (1, 7)), ((1, -3),)),
+                *(((1, 10**400),), ((10**400, 1),)),
+            ),
+            "maxima_us": ((-5,), (10**400,)),
+        }.items():
+            for value in values:
+                with self.subTest(name, value=str(value)[:20]):
+                    bad = dataclasses.replace(good, **{name: value})
+                    latency(self.before, 20, "oslat", cpus=(good, bad))
+                    (found,) = collection.read([self.before])
+                    self.assertEqual(["cyclictest"], list(found.latency))
+        latency(self.before, 20, "oslat", cpus=(good,))
+        (found,) = collection.read([self.before])
+        self.assertEqual(["cyclictest", "oslat"], sorted(found.latency))
         # Another tool's result under a wrong name is none.
         (self.before / "oslat.json").write_bytes(text)
         (found,) = collection.read([self.before])
@@ -263,6 +286,20 @@ class TextTest(ReportTest):
 @slow
 @unittest.skipUnless(matplotlib, "needs the extra 'report'")
 class PageTest(ReportTest):
+    def test_what_another_version_or_anybody_wrote_is_drawn(self):
+        # A name of a directory may be no text, and no label of a picture.
+        place = self.place / os.fsdecode(b"a\xff\n\x1b[31m<b>$x^$")
+        latency(place, 8, cpus=(CpuLatency(2, 0, 0),))
+        storage(place, "bare", "a pattern to come", 1, -9e8)
+        for test in (network.SEND, network.REQUESTS, network.PACKETS):
+            traffic(place, -1e308, error=-1.0, test=test, streams=10**9)
+        page = self.place / "page.html"
+        code, _, err = self.run_it("report", place, "--output", page)
+        self.assertEqual(0, code, err)
+        text = page.read_text()
+        self.assertIn(r"a\xdcff\x0a\x1b[31m&lt;b&gt;$x^$", text)
+        self.assertNotIn("<b>$x", text)
+
     def test_nothing_is_cut_and_bars_begin_at_zero(self):
         long = "a place with a name of more than forty characters, say 17"
         for number, counts in enumerate(((1,), range(1, 13))):
@@ -587,6 +624,38 @@ class CompareTest(ReportTest):
         code, out, _ = self.run_it("compare", self.after, self.before)
         self.assertEqual(0, code)
         self.assertIn("better", out)
+
+    def test_nothing_in_common_is_not_no_worse(self):
+        latency(self.before, 8)
+        traffic(self.after, 9.4e9)
+        code, out, err = self.run_it("compare", self.before, self.after)
+        self.assertEqual((2, ""), (code, out))
+        self.assertIn("before and after have no figure in common", err)
+
+    def test_a_throughput_of_nothing_is_worse(self):
+        traffic(self.before, 9.4e9)
+        traffic(self.after, 0.0)
+        code, out, _ = self.run_it("compare", self.before, self.after)
+        self.assertEqual(1, code, out)
+
+    def test_what_is_lost_or_does_not_count_is_named(self):
+        latency(self.before, 8)
+        latency(self.before, 8, "oslat")
+        latency(self.after, 8, problems=("the clock was set \x1b",))
+        traffic(self.before, 9.4e9)
+        traffic(self.after, None)
+        # Measured for another time, it is another figure.
+        traffic(self.before, 9.4e9, name="host")
+        traffic(self.after, 9.4e9, name="host", duration_s=60)
+        code, out, _ = self.run_it("compare", self.before, self.after)
+        self.assertEqual(0, code)
+        for line in (
+            "not compared: oslat, CPU 2-3",
+            "not compared: network-vf-send-1",
+            "not compared: network-host-send-1",
+            "after: cyclictest does not count: the clock was set \\x1b",
+        ):
+            self.assertIn(f"note: {line}\n", out)
 
     def test_one_outlier_is_no_regression(self):
         first = CpuLatency(2, 10**6, 20, ((5, 10**6 - 1), (20, 1)))
