@@ -144,9 +144,7 @@ class TestPasswords(DayTwoTestCase):
             STD: place.etc / "sriov_rt" / "sriov-rt.conf",
         }
         self.restarts: dict[str, Callable[[], None]] = {
-            SCHEDULER: functools.partial(
-                self.cloud.services.restart, SCHEDULER
-            ),
+            SCHEDULER: self.restart_scheduler,
             RT: self.restart_agent,
             STD: functools.partial(self.restart_agent, STD),
         }
@@ -301,6 +299,22 @@ class TestPasswords(DayTwoTestCase):
         self.rabbitmqctl("change_password", user, "OLD")
         self.lands("the password is the old one again")
 
+    def restart_scheduler(self) -> None:
+        """Restart it, and wait until it listens.
+
+        Nova deletes no server while no scheduler does: it tells them so by
+        an exchange that goes with the last of them.
+        """
+        self.cloud.services.restart(SCHEDULER)
+        self.wait_for(
+            f"{SCHEDULER} listens",
+            lambda: (
+                "scheduler_fanout"
+                in self.rabbitmqctl("list_exchanges", "name").split()
+            ),
+            timeout=START_SECONDS,
+        )
+
     def delete_user(self, user: str) -> None:
         """Delete a user, if it is there."""
         if any(
@@ -323,7 +337,7 @@ class TestPasswords(DayTwoTestCase):
         self.keep(RT)
         self.addCleanup(self.cloud.run, "openstack", "user", "delete", new)
         self.addCleanup(
-            identity.update_user, identity.find_user(old), is_enabled=True
+            identity.update_user, identity.find_user(old).id, is_enabled=True
         )
         self.change_password_in_place(old)
         # As the page has it.
@@ -351,7 +365,8 @@ class TestPasswords(DayTwoTestCase):
     def change_password_in_place(self, user: str) -> None:
         """See what the page warns of: traits stay as they are."""
         identity = self.cloud.api.identity
-        found = identity.find_user(user)
+        # By its id: of a user that it has read the SDK sends what differs.
+        found = identity.find_user(user).id
         text = self.files[RT].read_text()
         (password,) = re.findall(r"(?m)^password = (.*)$", text)
         change = functools.partial(identity.update_user, found)
