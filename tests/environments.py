@@ -211,8 +211,8 @@ def _put_on_top(shared: pathlib.Path, home: pathlib.Path) -> None:
         if not program.is_file() or target.exists():
             continue
         if program.read_bytes().startswith(f"#!{shared}".encode()):
-            command = f'exec {own}/python3 "{program}" "$@"'
-            _write_program(target, "/bin/sh", command)
+            script = f'exec {own}/python3 "{program}" "$@"'
+            _write_program(target, "/bin/sh", script)
         else:
             target.symlink_to(program)
     for name, where in _project()["scripts"].items():
