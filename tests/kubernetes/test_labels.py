@@ -58,10 +58,14 @@ class LabelsTest(KubernetesTestCase):
         self.label(None)
         with self.following() as host:
             host.wait_for(MISMATCH, RECOVERY_S)
-            self.label("true")
-            self.assertLess(host.wait_for(PASSES, 5.0), 2.0)
-            self.label("false")
-            host.wait_for(MISMATCH, 5.0)
+            seconds = []
+            for _ in range(3):
+                self.label("true")
+                seconds.append(host.wait_for(PASSES, 5.0))
+                self.label("false")
+                host.wait_for(MISMATCH, 5.0)
+            # By the watch, and not only by the next list.
+            self.assertLess(min(seconds), WATCH_S / 2)
             self.label(None)
             host.wait_for(MISMATCH, 5.0)
             host.wait_for(PASSES, 5.0, "!pci-1924.present,memory-numa")

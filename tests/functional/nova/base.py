@@ -166,7 +166,7 @@ class CloudTest(base.ServersTestBase):
     def report(self, facts: HostFacts) -> None:
         """Send a host's facts, as its agent does, and wait for them."""
         self.worker.start()
-        self.assertTrue(self.agents.asked.wait(10))
+        self.assertTrue(self.agents.asked.wait(60))
         self.agents.send(facts)
 
         def arrived() -> None:
@@ -174,7 +174,7 @@ class CloudTest(base.ServersTestBase):
             self.assertIsNotNone(entry)
             self.assertEqual(facts.digest(), entry.digest.hex())
 
-        self._wait_for_assert(arrived, max_retries=100, sleep=0.1)
+        self._wait_for_assert(arrived, max_retries=600, sleep=0.1)
 
     def boot(self, specs: dict[str, str], state: str = "ACTIVE") -> Any:
         """Boot a server of a flavor with these extra specs.

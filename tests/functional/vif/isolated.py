@@ -29,7 +29,7 @@ from tests.testbed.waiting import wait_for
 MAC = "02:00:5e:10:00:01"
 
 #: Seconds in which the kernel has ended a namespace.
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 #: One such test at a time: the kernel counts the interfaces of all
 #: namespaces, also of those that a test beside it has hidden.

@@ -27,7 +27,7 @@ from tests.functional.vif.isolated import IsolatedTestCase
 from tests.testbed.isolation import sh
 
 #: Seconds that something may take on a busy machine.
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 ETH_P_ALL = 3
 
@@ -463,7 +463,8 @@ class LimitTest(IsolatedTestCase):
         self.links.address(made, ("192.0.2.1/24",), ())
         sh("ip", "address", "add", "192.0.2.2/24", "dev", "peer0")
         sh("ping", "-c1", "-W5", "192.0.2.1")
-        free = self._seconds_for(60)
+        # The quickest: a machine that does much else sends in bursts.
+        free = min(self._seconds_for(60) for _ in range(5))
         self.links.limit(made, Limits(out_kbps=800))
         held = self._seconds_for(60)
         # 60 datagrams of 1,242 bytes are 0.75 s of 800 kbit/s.
