@@ -170,7 +170,7 @@ def lost(facts: HostFacts) -> Iterator[Drift]:
     for each in known_or(facts.vifs.lost, ()):
         why = audit.lost(each)
         yield Drift(
-            *(each.instance, why.code, each.port, why.message, why.remedy, 0.0)
+            each.instance, why.code, each.port, why.message, why.remedy, 0.0
         )
 
 

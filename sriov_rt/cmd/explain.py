@@ -268,14 +268,15 @@ def _archived(path: pathlib.Path) -> Iterator[Candidate]:
     for root in archive.hosts(path):
         if isinstance(root, archive.ArchiveUnusable):
             yield Candidate(
-                *(host.UNNAMED, None),
+                host.UNNAMED,
+                None,
                 archive=root.path,
                 problem=root.problem,
             )
             continue
         facts = host.observed(root)[0].facts
         yield Candidate(
-            *(facts.host, host_facts.decisive(facts)), archive=root.name
+            facts.host, host_facts.decisive(facts), archive=root.name
         )
 
 

@@ -294,7 +294,9 @@ class Host:
             return None
         gates = manifest.words(
             every[0],
-            *("spec", "configuration", "developerConfiguration"),
+            "spec",
+            "configuration",
+            "developerConfiguration",
             "featureGates",
         )
         return checks.KubeVirt(

@@ -518,7 +518,12 @@ def _occupants(
         )
         members.setdefault(key, []).append(
             Occupant(
-                *(kind, state, stat.name, cpus & dedicated, program, unit),
+                kind,
+                state,
+                stat.name,
+                cpus & dedicated,
+                program,
+                unit,
                 thread=stat.thread,
                 share=share,
             )

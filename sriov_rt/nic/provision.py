@@ -478,7 +478,10 @@ class Provisioning:
         self, states: Sequence[VfState], act: Act
     ) -> tuple[tuple[str, str], ...]:
         return users(
-            *(self._vfs.kernel, self._holder, self._users(states), states),
+            self._vfs.kernel,
+            self._holder,
+            self._users(states),
+            states,
             act,
         )
 

@@ -74,7 +74,11 @@ def observe(
         noted = state.tenancy.settings
         found.append(
             CountedVf(
-                *(pf, state.id.index, state.id.address, port, instance),
+                pf,
+                state.id.index,
+                state.id.address,
+                port,
+                instance,
                 is_vfio(state.driver),
                 _counters(state, counted[pf], root),
                 None

@@ -48,7 +48,7 @@ def observe(root: Root) -> VifFacts:
     except cfg.Error as error:
         unknown = Unknown(str(error))
         return VifFacts(
-            *(unknown, unknown, unknown, _holders(root), unknown, unknown)
+            unknown, unknown, unknown, _holders(root), unknown, unknown
         )
     records = _records(root, directory)
     pools, missing = _pools(root, parents, records)
