@@ -127,7 +127,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "{fact} is unknown ({why}); check that sriov-rt-agent can read it"
         ),
         "host_on_hold": (
-            "{who} has put this host on hold since {since} ({why}), {end}; "
+            "{who} put this host on hold at {since} ({why}), {end}; "
             "run 'sriov-rt host release' there once it may serve again"
         ),
         "cpu_policy_mixed": (
@@ -342,12 +342,12 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "disable the service that makes it"
         ),
         "zram_on": (
-            "memory is swapped to {devices}, which costs CPU time and lets a "
-            "guest wait; run 'swapoff -a' and boot with systemd.zram=0"
+            "memory is swapped to {devices}, which costs CPU time and makes "
+            "guests wait; run 'swapoff -a' and boot with systemd.zram=0"
         ),
         "zram_unmanaged": (
-            "memory is swapped to {devices}, which costs CPU time and lets a "
-            "guest wait; run 'swapoff -a' and disable what makes it (boot "
+            "memory is swapped to {devices}, which costs CPU time and makes "
+            "guests wait; run 'swapoff -a' and disable what makes it (boot "
             "with systemd.zram=0 for zram-generator, or disable a service "
             "such as zramswap)"
         ),
@@ -391,9 +391,9 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "{found}; correct sriov_rt:node_selector or label the host"
         ),
         "labels_stale": (
-            "nothing certain is known of '{requirement}', since nothing was "
-            "heard from label source {source} for longer than [labels] "
-            "stale_after; sriov-rt-agent logs why, bring the source back"
+            "'{requirement}' cannot be judged: nothing was heard from label "
+            "source {source} for longer than [labels] stale_after; read why "
+            "in the log of sriov-rt-agent, and restore the source"
         ),
         "label_contradicted": (
             "label {label} is {value} by {source}, and {kernel} by the "
@@ -498,9 +498,9 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "isolated; live-migrate or hard-reboot instance {instance}"
         ),
         "guest_cpu_shared": (
-            "thread {thread} ({name}{of}) ran on CPU {cpu}, which is of a "
-            "realtime vCPU; move it with 'taskset -p', and have its service "
-            "keep to housekeeping CPUs (CPUAffinity=)"
+            "thread {thread} ({name}{of}) ran on CPU {cpu} of a realtime "
+            "vCPU; move it with 'taskset -p', and keep its service on "
+            "housekeeping CPUs (CPUAffinity=)"
         ),
         "guest_memory_unlocked": (
             "no memory is locked, and the domain asks for it (<locked/>); "
@@ -515,7 +515,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "with 'virsh detach-device', or hard-reboot instance {instance}"
         ),
         "guest_device_lost": (
-            "PCI device {address} has driver {driver}, and is to have "
+            "PCI device {address} is bound to driver {driver} and not to "
             "vfio-pci; hard-reboot instance {instance}"
         ),
         "guest_device_pulled": (
@@ -529,8 +529,8 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "/proc/irq/N/smp_affinity_list, and keep irqbalance off"
         ),
         "port_quarantined": (
-            "port {port} is quarantined ({why}); 'sriov-rt vif show {port}' "
-            "has it, and 'sriov-rt vif unplug {port}' tries again"
+            "port {port} is quarantined ({why}); see 'sriov-rt vif show "
+            "{port}', and try again with 'sriov-rt vif unplug {port}'"
         ),
         "port_lost": (
             "port {port} has lost its interface {name} with the VF or NIC "
@@ -543,9 +543,9 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "instance {instance}"
         ),
         "vf_quarantined": (
-            "VF {address} is quarantined for {holder} ({why}); 'sriov-rt vf "
-            "show {address}' has it, and 'sriov-rt vf reset {address}' ends "
-            "that once nothing is on it"
+            "VF {address} is quarantined for {holder} ({why}); see 'sriov-rt "
+            "vf show {address}', and once nothing uses the VF, end the "
+            "quarantine with 'sriov-rt vf reset {address}'"
         ),
         "guest_onload_idle": (
             "Onload is injected and cannot work ({why}); run 'onload_tool "
@@ -620,7 +620,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "device_of_host": (
             "PCI device {address} has driver {driver}, and the host may use "
-            "it; have it kept on vfio-pci with 'driverctl set-override "
+            "it; keep it on vfio-pci with 'driverctl set-override "
             '{address} vfio-pci\' and "managed": "no" in [pci] device_spec'
         ),
         "device_held": (

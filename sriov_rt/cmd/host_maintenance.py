@@ -39,7 +39,7 @@ class HoldOfAnother(exceptions.SriovRtError):
     def __init__(self, found: HostHold) -> None:
         self.found = found
         super().__init__(
-            f"{printable(found.who)} has put this host on hold "
+            f"{printable(found.who)} put this host on hold "
             f"({printable(found.why)}); agree with them, run 'sriov-rt host "
             "release' and put it on hold again"
         )
@@ -120,7 +120,7 @@ def _check(root: Root, new: HostHold) -> None:
     found = maintenance.read(root)
     if isinstance(found, Unknown):
         raise exceptions.SriovRtError(
-            f"it is unknown who has put this host on hold ({found.reason}); "
+            f"it is unknown who put this host on hold ({found.reason}); "
             "find that out, then run 'sriov-rt host release'"
         )
     if (

@@ -81,8 +81,8 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "render' prints"
         ),
         "pcpus_taken": (
-            "pCPUs {cpus} of realtime vCPUs are another guest's or a pod's; "
-            "pin the vCPUs elsewhere, or stop that one"
+            "pCPUs {cpus} of realtime vCPUs belong to another guest or a pod; "
+            "pin the vCPUs elsewhere, or stop that guest or pod"
         ),
         "vcpus_share_pcpus": (
             "realtime vCPUs share pCPUs {cpus} with other vCPUs; pin each "

@@ -108,7 +108,7 @@ class Manager(NamedTuple):
     ends: str = ""
 
 
-_BY_HAND = "'sriov-rt vf reset {address}' ends that once nothing is on it"
+_BY_HAND = "'sriov-rt vf reset {address}' ends it once nothing uses the VF"
 
 MANAGERS: Mapping[Kind, Manager] = types.MappingProxyType(
     {

@@ -27,8 +27,8 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "reaches; use an image whose programs are linked to glibc"
         ),
         "onload_musl": (
-            "the image is of musl ({found}), Onload is for glibc; use an "
-            "image of glibc such as Debian's or Fedora's"
+            "the image uses musl ({found}) and Onload needs glibc; use an "
+            "image with glibc, such as Debian's or Fedora's"
         ),
         "onload_other_architecture": (
             "{init} of the image is {architecture}, {library} is {wanted}; "
@@ -40,7 +40,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "onload_libc_missing": (
             "the image has no libc.so.6 where its loader looks; use an "
-            "image of glibc"
+            "image with glibc"
         ),
         "onload_init_unreadable": (
             "{init} of the image can't be read ({problem}); see that the "

@@ -294,7 +294,7 @@ class Processes:
             return "the program is linked statically"
         loader = (program.interpreter or "").rpartition("/")[2]
         if loader.startswith("ld-musl-"):
-            return f"the program is of musl ({loader})"
+            return f"the program uses musl ({loader})"
         return None
 
     def _bytes(self, path: str, limit: int) -> bytes | None:

@@ -153,7 +153,7 @@ class StartTest(OnloadContainerTest):
 
     def test_an_image_of_musl_is_refused_before_it_starts(self):
         self.image = {"sbin/init": elves.MUSL.bytes()}
-        self._refused("the image is of musl")
+        self._refused("the image uses musl")
 
     def test_a_static_init_is_refused_before_it_starts(self):
         self.image["sbin/init"] = elves.STATIC.bytes()

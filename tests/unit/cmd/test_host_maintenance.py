@@ -73,7 +73,7 @@ class HostHoldTest(trees.TreeTest):
     def test_the_hold_of_another_stays(self):
         self.run_command("hold", "--why", "NIC", "--who", "bob")
         self.run_command("hold", "--why", "mine", code=2)
-        self.assertIn("bob has put this host on hold", self.errors.getvalue())
+        self.assertIn("bob put this host on hold", self.errors.getvalue())
         self.assertEqual("NIC", self.found().why)
         self.run_command("hold", "--why", "NIC and BIOS", "--who", "bob")
         self.assertEqual("NIC and BIOS", self.found().why)

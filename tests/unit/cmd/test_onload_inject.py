@@ -78,7 +78,7 @@ class InjectCommandTest(unittest.TestCase):
         self.write("image/sbin/init", elves.MUSL)
         code, printed, told = self.lxc_config()
         self.assertEqual((3, ""), (code, printed))
-        self.assertIn("refused: the image is of musl", told)
+        self.assertIn("refused: the image uses musl", told)
 
     def test_lxc_config_without_the_image(self):
         code, printed, told = self.lxc_config(image="none")

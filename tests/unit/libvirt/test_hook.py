@@ -190,8 +190,8 @@ class PrepareTest(HookTest):
         self.write("proc/77/cmdline", f"qemu\0-uuid\0{other}\0")
         done = self.run_hook("prepare", mine)
         self.assertEqual(
-            "pCPUs 2-3 of realtime vCPUs are another guest's or a pod's; pin "
-            "the vCPUs elsewhere, or stop that one",
+            "pCPUs 2-3 of realtime vCPUs belong to another guest or a pod; "
+            "pin the vCPUs elsewhere, or stop that guest or pod",
             done.problem,
         )
 

@@ -174,7 +174,7 @@ class ProcessesTest(unittest.TestCase):
     def test_programs_that_no_preload_reaches(self):
         for built, told in (
             (elves.STATIC, "the program is linked statically"),
-            (elves.MUSL, "the program is of musl (ld-musl-x86_64.so.1)"),
+            (elves.MUSL, "the program uses musl (ld-musl-x86_64.so.1)"),
             (elves.INIT, None),
         ):
             with self.subTest(told=told):
