@@ -112,7 +112,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "refuses a bad value"
         ),
         "facts_missing": (
-            "no facts from this host; start sriov-rt-agent on it and see "
+            "no facts from this host; start sriov-rt-agent on it and check "
             "that it reaches the message queue"
         ),
         "agents_of_one_name": (
@@ -121,7 +121,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "facts_stale": (
             "the last facts are {age_s} s old, {max_age_s} s is the limit; "
-            "see that sriov-rt-agent runs and reaches the message queue"
+            "check that sriov-rt-agent runs and reaches the message queue"
         ),
         "fact_unknown": (
             "{fact} is unknown ({why}); check that sriov-rt-agent can read it"
@@ -520,7 +520,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "guest_device_pulled": (
             "the guest has lost PCI device {address} while it runs, as when "
-            "its VF was destroyed; see that 'sriov-rt vf list' has the VF, "
+            "its VF was destroyed; check that 'sriov-rt vf list' has the VF, "
             "and hard-reboot instance {instance}"
         ),
         "guest_irq_on_pcpu": (
@@ -593,8 +593,8 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "device was cleaned; wait for the next run, which cleans it again"
         ),
         "device_placement_failed": (
-            "Placement does not answer for PCI device {address} ({why}); see "
-            "that it runs, and wait for the next run, which asks again"
+            "Placement does not answer for PCI device {address} ({why}); "
+            "check that it runs, and wait for the next run, which asks again"
         ),
         "device_missing": (
             "there is no PCI device {address}; put it back, or take it out of "

@@ -69,8 +69,8 @@ class QueueUnusable(exceptions.SriovRtError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(
-            f"{problem}; see that --config-file or --transport-url names the "
-            "message queue of the agents, and that they run"
+            f"{problem}; check that --config-file or --transport-url names "
+            "the message queue of the agents, and that they run"
         )
 
 

@@ -231,7 +231,7 @@ def _not_heard(found: Reason, wait_s: float) -> Reason:
     )
     remedy = (
         f"run it again with --wait {max(60, 2 * wait_s):g}; if it stays "
-        "silent, start sriov-rt-agent there and see that it reaches the "
+        "silent, start sriov-rt-agent there and check that it reaches the "
         "message queue"
     )
     return dataclasses.replace(

@@ -233,7 +233,7 @@ def agents(found: Agents | Unknown, version: str) -> upgradecheck.Result:
         )
     if not found.versions and not found.refused:
         warnings.append(
-            "no agent has reported; see that sriov-rt-agent runs on the "
+            "no agent has reported; check that sriov-rt-agent runs on the "
             "compute hosts"
         )
     return _result(failures, warnings)
@@ -248,9 +248,9 @@ def records(found: StoredPorts | Unknown) -> upgradecheck.Result:
         port, problem = min(found.damaged.items())
         failures.append(
             f"damaged records: {_listed(found.damaged)} ({port}: {problem}); "
-            "see that no interface of the ports is left and run 'sriov-rt vif "
-            "forget PORT --force', or move the instances away and reboot the "
-            "host"
+            "check that no interface of the ports is left and run 'sriov-rt "
+            "vif forget PORT --force', or move the instances away and reboot "
+            "the host"
         )
     if found.in_progress:
         warnings.append(
@@ -259,9 +259,9 @@ def records(found: StoredPorts | Unknown) -> upgradecheck.Result:
         )
     if found.kept:
         warnings.append(
-            f"damaged files that were kept: {_listed(found.kept)}; see that "
-            "no interface of their ports is left and run 'sriov-rt vif "
-            "forget PORT --force'"
+            f"damaged files that were kept: {_listed(found.kept)}; check that "
+            "no interface of their ports is left and run 'sriov-rt "
+            "vif forget PORT --force'"
         )
     return _result(failures, warnings)
 
@@ -365,7 +365,7 @@ def kubevirt(found: KubeVirt | Unknown | None) -> upgradecheck.Result:
     release = _RELEASE.match(version)
     if release is None:
         return _warning(
-            f"the release of KubeVirt is unknown ({version!r}); see that "
+            f"the release of KubeVirt is unknown ({version!r}); check that "
             "virt-operator runs"
         )
     is_later = (int(release[1]), int(release[2])) >= (1, 10)

@@ -203,7 +203,7 @@ class Host:
         except (collect.QueueUnusable, collect.BrokerRefuses) as error:
             # Their own advice names options that this program lacks.
             return Unknown(
-                f"{error.problem}; see that transport_url of [sriov_rt], or "
+                f"{error.problem}; check that transport_url of [sriov_rt], or "
                 "else of [DEFAULT], is that of the agents, and that they run"
             )
         except exceptions.SriovRtError as error:

@@ -45,7 +45,7 @@ class FlavorUnknown(exceptions.SriovRtError):
         self.problem = problem
         super().__init__(
             f"instance={instance}: Nova does not return its flavor "
-            f"({problem}); give the service's user the role admin, and see "
+            f"({problem}); give the service's user the role admin, and check "
             "that 'openstack server show' works for it"
         )
 

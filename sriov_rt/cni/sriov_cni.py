@@ -116,7 +116,7 @@ def settings(vf: str, directory: pathlib.Path) -> VfSettings:
     except codec.SchemaError as error:
         raise CniUnknown(
             vf,
-            f"sriov-cni's note of it cannot be read ({error}); see that "
+            f"sriov-cni's note of it cannot be read ({error}); check that "
             "sriov-cni and sriov-rt are of releases that work together",
         ) from None
 

@@ -114,7 +114,7 @@ def decisive(facts: HostFacts) -> DecisiveFacts:
 
 def _base(cls: type[B], value: B) -> B:
     """Return a value without the fields that its subclass has on top."""
-    schema: Any = cls  # mypy does not see that B is a dataclass
+    schema: Any = cls  # mypy does not check that B is a dataclass
     names = (field.name for field in dataclasses.fields(schema))
     return cls(*(getattr(value, name) for name in names))
 

@@ -159,8 +159,8 @@ REMEDIES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             KUBEVIRT: "correct the annotations of the VMI",
         },
         "fact_unknown": {
-            KUBEVIRT: "see that the hook's container may read the node's /sys "
-            "and /proc",
+            KUBEVIRT: "check that the hook's container may read the node's "
+            "/sys and /proc",
         },
         "disk_on_virtio": {
             LIBVIRT: "set <target dev='sda' bus='sata'/> in its place",

@@ -23,7 +23,7 @@ class Unreachable(ApiProblem):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(
-            f"the API server cannot be reached ({why}); see that it runs, "
+            f"the API server cannot be reached ({why}); check that it runs, "
             "and that the address in [kubernetes] is right"
         )
 

@@ -174,7 +174,7 @@ class NodeLabels:
             # that went, as nfd-master's restarts make it (its issue 2408).
             return (
                 f"all labels of NFD are gone from Node '{self._node_name}'; "
-                "see that nfd-worker and nfd-master run, or if NFD was "
+                "check that nfd-worker and nfd-master run, or if NFD was "
                 "removed for good, delete the file of [labels] store and "
                 "restart sriov-rt-agent"
             )

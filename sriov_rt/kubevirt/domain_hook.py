@@ -77,6 +77,6 @@ def parse(name: str, data: bytes) -> Any:
         return contract.message(name).FromString(data)
     except DecodeError:
         raise CallRejected(
-            f"the call holds no {name} of {contract.PACKAGE}; see that "
+            f"the call holds no {name} of {contract.PACKAGE}; check that "
             "KubeVirt and sriov-rt are of releases that work together"
         ) from None

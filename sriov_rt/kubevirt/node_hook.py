@@ -168,7 +168,7 @@ class NodeHook:
         if len(found) < needed:
             raise HookRefused(
                 f"{vmi} has {needed} sriov interfaces and kubelet names "
-                f"{len(found)} VFs of its pod; see that the SR-IOV device "
+                f"{len(found)} VFs of its pod; check that the SR-IOV device "
                 "plugin names its devices by PCI address"
             )
         for vf in found:

@@ -113,7 +113,7 @@ def parse(document: str | bytes) -> Vmi | None:
             # Whatever it is, it requests nothing.
             return None
         raise VmiRejected(
-            f"the VMI cannot be read: {error}; see that KubeVirt and "
+            f"the VMI cannot be read: {error}; check that KubeVirt and "
             "sriov-rt are of releases that work together"
         ) from None
 

@@ -49,7 +49,7 @@ class CloudUnusable(MagnumError):
         self.status = status
         self.why = why
         super().__init__(
-            f"no usable answer from {service} ({why}); see that it runs and "
+            f"no usable answer from {service} ({why}); check that it runs and "
             "that magnum.conf names its region, and try again"
         )
 
@@ -67,7 +67,7 @@ class ManagementUnusable(MagnumError):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(
-            f"{NO_MANAGEMENT} ({why}); see that its API server "
+            f"{NO_MANAGEMENT} ({why}); check that its API server "
             "runs and that [capi_helm] kubeconfig_file names it"
         )
 

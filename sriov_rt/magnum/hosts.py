@@ -82,9 +82,9 @@ class Hosts:
             return None
         if not found:
             return (
-                "no host has reported its facts; see that sriov-rt-agent runs "
-                "and that [sriov_rt] transport_url in magnum.conf names its "
-                "message queue"
+                "no host has reported its facts; check that sriov-rt-agent "
+                "runs and that [sriov_rt] transport_url in magnum.conf names "
+                "its message queue"
             )
         return _sentence(found.items())
 

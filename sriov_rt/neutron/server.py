@@ -40,7 +40,7 @@ class ServerOutOfReach(exceptions.SriovRtError):
         self.why = why
         kind = type(why).__name__
         super().__init__(
-            f"neutron-server gives no answer ({kind}: {why}); see that "
+            f"neutron-server gives no answer ({kind}: {why}); check that "
             "RabbitMQ and neutron-rpc-server run, the agent tries again"
         )
 

@@ -175,7 +175,7 @@ class NotRecorded(NicError):
     """It cannot be written down whose a VF is."""
 
     remedy = (
-        "free space on its file system and see that root can write there,"
+        "free space on its file system and check that root can write there,"
         " then try again"
     )
 

@@ -43,11 +43,11 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "image with glibc"
         ),
         "onload_init_unreadable": (
-            "{init} of the image can't be read ({problem}); see that the "
+            "{init} of the image can't be read ({problem}); check that the "
             "image has it and that it is a program"
         ),
         "onload_image_unreadable": (
-            "the container's image can't be read ({problem}); see that "
+            "the container's image can't be read ({problem}); check that "
             "nova-compute may read what it has mounted"
         ),
         "onload_library_unreadable": (

@@ -33,7 +33,7 @@ class PlacementUnreachable(reconciler.NotYet):
     def __init__(
         self,
         why: str,
-        remedy: str = "see that Keystone and Placement run and that "
+        remedy: str = "check that Keystone and Placement run and that "
         "[placement] names them",
     ) -> None:
         self.why = why
@@ -53,7 +53,7 @@ class PlacementRefused(reconciler.NotYet):
         self.status = status
         self.text = text
         super().__init__(
-            f"Placement answered {request} with {status} ({text}); see that "
+            f"Placement answered {request} with {status} ({text}); check that "
             "the user in [placement] has the admin or service role"
         )
 

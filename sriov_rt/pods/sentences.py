@@ -59,10 +59,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "pod_labels_lost": (
             "the Node has no label of Node Feature Discovery at all, and the "
-            "pod needs {needed}; see that nfd-worker and nfd-master run"
+            "pod needs {needed}; check that nfd-worker and nfd-master run"
         ),
         "pod_resource_missing": (
-            "the Node has no {resource}; see that its device plugin runs "
+            "the Node has no {resource}; check that its device plugin runs "
             "there and finds devices"
         ),
         "pod_spread": (

@@ -153,7 +153,7 @@ def remedy(error: str) -> str:
             "write a user and password that it accepts into transport_url, "
             "and restart sriov-rt-agent"
         )
-    return "see that the message queue runs and that transport_url names it"
+    return "check that the message queue runs and that transport_url names it"
 
 
 def nobody_listens(error: str) -> bool:

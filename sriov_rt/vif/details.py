@@ -84,6 +84,6 @@ def _text(found: Mapping[str, Any], key: str) -> str:
     raise errors.ParseError(
         f"binding detail {key}",
         repr(value)[: errors.MAX_TEXT],
-        "a text expected; see that the port is bound by sriov-rt's mechanism "
-        "driver",
+        "a text expected; check that the port is bound by sriov-rt's "
+        "mechanism driver",
     )

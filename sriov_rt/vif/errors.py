@@ -114,7 +114,7 @@ class RecordDamaged(Quarantined):
     """The record of a port is damaged: what there is of it is not known."""
 
     advice = (
-        "see that no interface of the port is left, then 'sriov-rt vif"
+        "check that no interface of the port is left, then 'sriov-rt vif"
         " forget PORT --force'"
     )
 

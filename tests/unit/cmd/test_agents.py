@@ -440,7 +440,8 @@ class BrokerTest(unittest.TestCase):
         self.assertEqual(2, code)
         self.assertIn(
             "the message queue 192.0.2.1:5672 cannot be reached: Connection "
-            "failed: ECONNREFUSED; see that --config-file or --transport-url",
+            "failed: ECONNREFUSED; check that --config-file or "
+            "--transport-url names",
             said.getvalue(),
         )
         self.assertNotIn("secret", said.getvalue())

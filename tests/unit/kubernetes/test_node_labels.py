@@ -209,7 +209,7 @@ class NodeLabelsTest(unittest.TestCase):
         answer = self.source.read()
         self.assertEqual(CARD, answer.labels)
         self.assertEqual(confirmed, answer.confirmed)
-        self.assertIn("see that it runs", answer.problem)
+        self.assertIn("check that it runs", answer.problem)
         self.assertEqual(2, self.changes)
         self.clock.now += 60
         self.begin()
