@@ -249,9 +249,7 @@ class RefusalTest(GuestTest):
             "sriov_rt:guest=bare allows no virtio; rescue the server with an "
             "image that has hw_disk_bus=sata"
         )
-        self._wait_for_assert(
-            lambda: self.assertIn(sentence, self.logged()), max_retries=80
-        )
+        self._wait_for_assert(lambda: self.assertIn(sentence, self.logged()))
         server = self._wait_for_server_parameter(
             server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None}
         )
