@@ -29,8 +29,9 @@ class CloudUnreachable(exceptions.SriovRtError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(
-            f"nova-api cannot be used: {problem}; see that 'openstack flavor "
-            "list' works here (OS_CLOUD, or the OS_* variables)"
+            f"nova-api cannot be used: {problem.rstrip('.')}; see that "
+            "'openstack flavor list' works here (OS_CLOUD, or the OS_* "
+            "variables)"
         )
 
 
