@@ -166,6 +166,14 @@ class VifCommandTest(unittest.TestCase):
             said,
         )
 
+    def test_a_damaged_record_says_what_to_do(self):
+        self.run_command(*PLUG)
+        (self.directory / "records" / PORT).write_text("junk")
+        for words in (("list",), ("show", PORT)):
+            said = self.run_command(*words)
+            self.assertIn(f"{PORT}: damaged: ", said)
+            self.assertIn(f"then 'sriov-rt vif forget {PORT} --force'", said)
+
     def test_plug_show_unplug(self):
         found = json.loads(self.run_command(*PLUG, "--json"))
         self.assertEqual("enp1s0v0", found["parent"])
