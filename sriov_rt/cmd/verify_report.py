@@ -4,6 +4,7 @@
 
 import argparse
 import pathlib
+import textwrap
 import time
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -214,7 +215,7 @@ def _as_text(
     for each in found:
         yield f"== {each.label}"
         if (verdict := summary.of(each)) is not None:
-            yield verdict.sentence
+            yield from textwrap.wrap(verdict.sentence, 79)
             yield from (f"  {reason}" for reason in verdict.reasons)
         for name, value in report.facts(each):
             yield f"{name + ':':16} {value}"
