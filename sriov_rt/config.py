@@ -98,15 +98,23 @@ class ConfigurationUnreadable(exceptions.SriovRtError):
     :param problem: what oslo.config says: the file, and what is wrong in it.
     """
 
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem: cfg.Error) -> None:
         super().__init__(problem)
         self.problem = problem
 
     def __str__(self) -> str:
-        return (
-            f"the configuration cannot be read ({self.problem}); correct it, "
-            "or name another by --config-file"
-        )
+        return unreadable(self.problem)
+
+
+def unreadable(problem: cfg.Error) -> str:
+    """Return the sentence for a configuration file that cannot be read."""
+    remedy = "correct it"
+    if isinstance(problem, cfg.ConfigFilesPermissionDeniedError):
+        remedy = "run as root, or as a user who may read it"
+    return (
+        f"the configuration cannot be read ({problem}); {remedy}, or name "
+        "another by --config-file"
+    )
 
 
 class Checked(types.String):
@@ -161,7 +169,7 @@ def reading() -> Iterator[None]:
     try:
         yield
     except cfg.Error as error:
-        raise ConfigurationUnreadable(str(error)) from error
+        raise ConfigurationUnreadable(error) from error
 
 
 def load(

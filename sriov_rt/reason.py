@@ -124,7 +124,8 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "check that sriov-rt-agent runs and reaches the message queue"
         ),
         "fact_unknown": (
-            "{fact} is unknown ({why}); check that sriov-rt-agent can read it"
+            "{fact} is unknown ({why}); check that it is there and that "
+            "sriov-rt-agent can read it"
         ),
         "host_on_hold": (
             "{who} put this host on hold at {since} ({why}), {end}; "

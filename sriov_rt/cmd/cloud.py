@@ -29,8 +29,9 @@ class CloudUnreachable(exceptions.SriovRtError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(
-            f"nova-api cannot be used: {problem}; check that 'openstack "
-            "flavor list' works here (OS_CLOUD, or the OS_* variables)"
+            f"nova-api cannot be used: {problem.rstrip('.')}; check that "
+            "'openstack flavor list' works here (OS_CLOUD, or the OS_* "
+            "variables)"
         )
 
 

@@ -27,6 +27,13 @@ _UNWRITABLE = frozenset(
     {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 )
 
+#: What to do about a file system.
+_REMEDIES = {
+    errno.EDQUOT: "free space there",
+    errno.ENOSPC: "free space there",
+    errno.EROFS: "mount it read-write",
+}
+
 #: What is printed for a character that a locale does not have.
 _PLAIN = {"µ": "u", "…": "...", "×": "x", "–": "-"}
 _ERRORS = "sriov_rt_plain"
@@ -112,6 +119,8 @@ def _os_error(error: OSError) -> str:
     text = f"{error.filename}: {error.strerror}"
     if isinstance(error, PermissionError) and os.geteuid():
         text += "; run as root, or as a user who may"
+    elif error.errno in _REMEDIES:
+        text += f"; {_REMEDIES[error.errno]}"
     return text
 
 

@@ -138,7 +138,12 @@ def write(path: pathlib.Path, data: bytes) -> None:
             problem += ", or run as root"
         raise OutputUnusable(path, problem) from None
     except OSError as error:
-        raise OutputUnusable(path, error.strerror or str(error)) from None
+        raise _elsewhere(path, error) from None
+
+
+def _elsewhere(path: pathlib.Path, error: OSError) -> OutputUnusable:
+    problem = error.strerror or str(error)
+    return OutputUnusable(path, f"{problem}; name another place")
 
 
 def log_file(path: pathlib.Path) -> logging.Handler:
@@ -152,7 +157,7 @@ def log_file(path: pathlib.Path) -> logging.Handler:
     try:
         return logging.FileHandler(path)
     except OSError as error:
-        raise OutputUnusable(path, error.strerror or str(error)) from None
+        raise _elsewhere(path, error) from None
 
 
 def make_directory(path: pathlib.Path) -> None:

@@ -67,7 +67,7 @@ def say_errors_alone(parser: argparse.ArgumentParser) -> None:
     """Print an error of a command line without the usage before it."""
 
     def error(message: str) -> NoReturn:
-        faults.say(f"error: {message}; see '{parser.prog} --help'")
+        faults.say(f"error: {message.rstrip('.')}; see '{parser.prog} --help'")
         raise SystemExit(faults.EXIT_ERROR)
 
     parser.error = error  # type: ignore[method-assign]

@@ -93,7 +93,7 @@ class UnknownCommand(exceptions.SriovRtError):
     """
 
     def __init__(self, argv: Sequence[str], known: Iterable[str]) -> None:
-        words = [*itertools.takewhile(_is_word, argv)]
+        words = [*itertools.takewhile(_is_word, argv)] or argv[:1]
         self.near = _near(words, sorted(known))
         hint = "'sriov-rt help' lists all"
         if self.near:
@@ -187,6 +187,7 @@ class Complete(complete.CompleteCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return cliff's parser, which knows bash, with zsh."""
         parser = super().get_parser(prog_name)
+        runner.say_errors_alone(parser)
         for action in parser._actions:  # noqa: SLF001
             if action.dest == "shell":
                 action.choices = [*(action.choices or ()), _ZSH]
@@ -260,7 +261,8 @@ class Shell(app.App):
 
     def interact(self) -> None:
         """Refuse to run without a command."""
-        self.parser.error("a command is needed; 'sriov-rt help' lists them")
+        faults.say("error: a command is needed; 'sriov-rt help' lists them")
+        raise SystemExit(faults.EXIT_ERROR)
 
     def print_help_if_requested(self) -> None:
         """Print the commands for ``--help``."""

@@ -11,6 +11,7 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from sriov_rt import config
+from sriov_rt.cmd import faults
 from sriov_rt.cmd import upgrade_checks as checks
 from sriov_rt.service import threads
 
@@ -103,6 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Checked below and not parsed here, where an error would end it.
             default_config_files=[],
         )
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        return faults.report(error)
     except cfg.Error as error:
         print(f"sriov-rt-status: error: {error}", file=sys.stderr)
         return EXIT_CONFIGURATION

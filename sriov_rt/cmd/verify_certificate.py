@@ -84,8 +84,10 @@ class ShowCertificate(command.Lister):
         if found and not why and found.expires_at <= time.time():
             why = "it has expired"
         counts = found is not None and not why
-        lines = ["no certificate; measure with 'sriov-rt verify latency'"]
-        if found is not None:
+        if found is None:
+            why = "no certificate; measure with 'sriov-rt verify latency'"
+            lines = [why]
+        else:
             lines = list(certified(found, why, place))
             if args.file is not None:
                 lines.insert(1, _of_where(found))

@@ -72,7 +72,10 @@ class Disk(verify.Measure):
 
     def plan(self, args: argparse.Namespace) -> Iterable[str]:
         """Return what would run, and for how long."""
-        return disk.planned(_disk_cells(args), args.directory)
+        chosen = _disk_cells(args)
+        target = disk.Target(args.directory)
+        target.check(disk.data_size(chosen), resume=args.resume)
+        return disk.planned(chosen, args.directory)
 
     def measure(self, args: argparse.Namespace) -> Result:
         """Measure, and return what was found."""

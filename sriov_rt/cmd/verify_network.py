@@ -201,13 +201,13 @@ def _network_cells(
 
 def _check_ends(args: argparse.Namespace) -> None:
     if args.to is None:
-        raise errors.RunFailed("network", "specify --to")
-    if args.packets and not args.server_namespace:
-        raise errors.RunFailed("network", "--packets needs --server-namespace")
-    if args.server_namespace and not args.namespace:
-        raise errors.RunFailed(
-            "network", "--server-namespace needs --namespace"
+        raise ValueError(
+            "specify --to ADDRESS, where 'sriov-rt verify network serve' runs"
         )
+    if args.packets and not args.server_namespace:
+        raise ValueError("--packets needs --server-namespace")
+    if args.server_namespace and not args.namespace:
+        raise ValueError("--server-namespace needs --namespace")
 
 
 def _with_netperf() -> str:

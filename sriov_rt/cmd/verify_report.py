@@ -4,6 +4,7 @@
 
 import argparse
 import pathlib
+import textwrap
 import time
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from sriov_rt.verify import matrix
 from sriov_rt.verify import network
 from sriov_rt.verify import pictures
 from sriov_rt.verify import report
+from sriov_rt.verify import summary
 
 M = TypeVar("M", bound=matrix.Measured)
 
@@ -212,6 +214,9 @@ def _as_text(
     """Yield measurements as lines of text."""
     for each in found:
         yield f"== {each.label}"
+        if (verdict := summary.of(each)) is not None:
+            yield from textwrap.wrap(verdict.sentence, 79)
+            yield from (f"  {reason}" for reason in verdict.reasons)
         for name, value in report.facts(each):
             yield f"{name + ':':16} {value}"
         for ticket in each.breaches:

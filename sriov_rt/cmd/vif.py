@@ -114,7 +114,7 @@ class List(command.Lister):
 
 
 class Show(List):
-    """Show a port; all of them without one, as ``vif list``."""
+    """Show a port; all of them without one, as 'vif list'."""
 
     epilog = "Exit codes: 0 the port is there, 1 it is not, 2 it is unknown."
 
@@ -132,7 +132,9 @@ class Show(List):
         port = validation.port(args.port)
         found = [each for each in _plugger(args).show() if each.port == port]
         if not found:
-            none = f"{port} is not plugged on this host; see 'vif list'"
+            none = (
+                f"{port} is not plugged on this host; see 'sriov-rt vif list'"
+            )
             return Result(
                 ("Field", "Value"), (), None, after=[none], code=EXIT_LEFT
             )
@@ -280,6 +282,10 @@ def _ports(found: Iterable[Plugged], **others: object) -> Result:
 
 def _remark(port: Plugged) -> str:
     """Return what to do about a port; empty if there is nothing."""
+    if port.reason.startswith("damaged: "):
+        # Others have what to do in their reason.
+        advice = errors.RecordDamaged.advice.replace("PORT", port.port)
+        return f"{port.port}: {port.reason}; {advice}"
     if port.reason:
         return f"{port.port}: {port.reason}"
     if port.state == State.ABSENT:

@@ -29,15 +29,12 @@ class OptionRejected(OnloadError):
 class ConfigurationUnreadable(OnloadError):
     """The configuration file can't be read.
 
-    :param problem: what oslo.config said.
+    :param problem: a sentence.
     """
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
-        super().__init__(
-            f"the configuration cannot be read: {problem}; correct it, or "
-            "give --config-file FILE"
-        )
+        super().__init__(problem)
 
 
 class NotConfigured(OnloadError):
@@ -45,7 +42,9 @@ class NotConfigured(OnloadError):
 
     def __init__(self, option: str) -> None:
         self.option = option
-        super().__init__(f"[onload] {option} is not set; set it first")
+        super().__init__(
+            f"[onload] {option} is not set; set it in sriov-rt.conf"
+        )
 
 
 class ProfileNotAllowed(OnloadError):

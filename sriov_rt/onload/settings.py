@@ -88,7 +88,7 @@ def configuration(files: Sequence[str] | None = None) -> cfg.ConfigOpts:
     try:
         conf = config.load(files)
     except cfg.Error as error:
-        raise ConfigurationUnreadable(str(error)) from None
+        raise ConfigurationUnreadable(config.unreadable(error)) from None
     options.register(conf)
     return conf
 

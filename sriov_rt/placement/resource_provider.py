@@ -106,6 +106,17 @@ def adapter(conf: cfg.ConfigOpts) -> Adapter | None:
     return found
 
 
+def _words(answer: Any) -> str:
+    """Return why Placement refused, the same for each request.
+
+    Its document has a request id, which would make every attempt a new cause.
+    """
+    text = answer.text
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        text = str(answer.json()["errors"][0]["detail"])
+    return " ".join(text.split())[:200]
+
+
 class Placement:
     """Read and set the traits of resource providers.
 
@@ -198,7 +209,7 @@ class Placement:
             )
         if answer.status_code >= 300:
             raise PlacementRefused(
-                f"{method} {path}", answer.status_code, answer.text[:200]
+                f"{method} {path}", answer.status_code, _words(answer)
             )
         return answer
 

@@ -264,9 +264,8 @@ def by_hand(plan: FixPlan, root: Root) -> Iterator[Reason]:
     """Yield what of a plan nobody but the operator can do."""
     yield from plan.by_hand
     if plan.nova:
-        yield reason(
-            "nova_by_hand", options=ini_text(plan.nova).replace("\n", " ")
-        )
+        options = " ".join(ini_text(plan.nova).split())
+        yield reason("nova_by_hand", options=options)
     enabled = "etc/systemd/system/multi-user.target.wants/tuned.service"
     if has_tuned(root) and root.exists(enabled) is False:
         yield reason("tuned_disabled")

@@ -312,8 +312,8 @@ class Target(matrix.Results[Measured]):
         super().__init__(directory, Measured, PREFIX)
         self._data = directory / DATA
 
-    def prepare(self, size: int, *, resume: bool) -> None:
-        """Check it, before anything is written.
+    def check(self, size: int, *, resume: bool) -> None:
+        """Check it; nothing is written.
 
         :param size: bytes that the data takes at most.
         :param resume: whether results may be there.
@@ -342,6 +342,13 @@ class Target(matrix.Results[Measured]):
         if DATA in present:
             self._check_data()
         self._check_free(size)
+
+    def prepare(self, size: int, *, resume: bool) -> None:
+        """Check it, and make it.
+
+        :raises TargetUnusable: as :meth:`check` does.
+        """
+        self.check(size, resume=resume)
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def _check_data(self) -> None:

@@ -154,11 +154,16 @@ class CertificateUnusable(exceptions.SriovRtError):
     """The file of the certificate can't be read as one.
 
     :param problem: the file, and what is wrong with it.
+    :param remedy: what to do; by default with this host's own.
     """
 
-    def __init__(self, problem: str) -> None:
+    def __init__(
+        self,
+        problem: str,
+        remedy: str = "measure with 'sriov-rt verify latency'",
+    ) -> None:
         self.problem = problem
-        super().__init__(f"{problem}; measure with 'sriov-rt verify latency'")
+        super().__init__(f"{problem}; {remedy}")
 
 
 class NotComparable(exceptions.SriovRtError):

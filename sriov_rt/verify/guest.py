@@ -44,6 +44,9 @@ def cpus_of(root: Root) -> Cpus:
     return Cpus(allowed - first, first)
 
 
+_GIVE_ONE = f"give a copy of a host's /{certificate.PATH}"
+
+
 def host_certificate(path: pathlib.Path) -> Certificate:
     """Return a host's certificate.
 
@@ -52,9 +55,10 @@ def host_certificate(path: pathlib.Path) -> Certificate:
     try:
         return certificate.from_bytes(files.read(path, certificate.MAX_FILE))
     except OSError as error:
-        raise CertificateUnusable(f"{path}: {error.strerror}") from None
+        problem: Exception | str = error.strerror or error
     except codec.SchemaError as error:
-        raise CertificateUnusable(f"{path}: {error}") from None
+        problem = error
+    raise CertificateUnusable(f"{path}: {problem}", _GIVE_ONE)
 
 
 def note(host: Certificate | None) -> str:

@@ -82,7 +82,11 @@ def page(
         emulated=EMULATED
         if any(each.emulated for each in collections)
         else "",
-        verdicts=[(each.label, summary.of(each)) for each in collections],
+        verdicts=[
+            (each.label, verdict)
+            for each in collections
+            if (verdict := summary.of(each)) is not None
+        ],
         facts=Section(
             "",
             ("", *(each.label for each in collections)),

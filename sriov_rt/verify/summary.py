@@ -56,10 +56,13 @@ class Verdict:
     reasons: tuple[str, ...] = ()
 
 
-def of(found: Collection) -> Verdict:
-    """Return the verdict on results, by the rules of a certificate."""
+def of(found: Collection) -> Verdict | None:
+    """Return the verdict on results, by the rules of a certificate.
+
+    None where no latency was measured: throughput is not certified.
+    """
     if not found.latency:
-        return Verdict("Not certified: no latency was measured.", False)
+        return None
     results = list(found.latency.values())
     before, after = results[0].conditions, results[-1].conditions
     try:

@@ -75,6 +75,8 @@ class WorkerTestCase(unittest.TestCase):
         except Exception as error:
             error.add_note(console()[-6000:])
             raise
+        # The kubelet looks for it again each ten seconds.
+        wait_for("the node has its address", self._has_address, timeout=120)
         node = self.kube.core.read_node(NAME)
         # reserved-cpus, reserved-memory and evictionHard.
         self.assertEqual("1", node.status.allocatable["cpu"])
@@ -100,6 +102,16 @@ class WorkerTestCase(unittest.TestCase):
             for each in self.kube.core.list_node().items
             for condition in each.status.conditions or ()
         )
+
+    def _has_address(self) -> bool:
+        """Return whether the kubelet reports the address of the node.
+
+        It takes that of the default route.
+        """
+        node = self.kube.core.read_node(NAME)
+        return machine.ADDRESS in {
+            each.address for each in node.status.addresses or ()
+        }
 
     def _has_account(self) -> bool:
         try:

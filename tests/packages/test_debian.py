@@ -232,6 +232,8 @@ class InstallTest(unittest.TestCase):
         host.checks_an_upgrade(self)
         self._stops_without_its_broker(host)
         self._leaves_the_timer_to_the_operator(host)
+        # It leaves a lock in /var/lib/sriov-rt-tuning.
+        host.does("sriov-rt host apply --undo")
         host.does("apt-get -q -y purge 'sriov-rt*' 'python3-sriov-rt'")
         self.assertEqual(
             "active", host.property("rabbitmq-server", "ActiveState")

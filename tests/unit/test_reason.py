@@ -36,7 +36,10 @@ class RemedyTest(unittest.TestCase):
     def test_it_is_a_field_of_its_own(self):
         found = reasons.reason("fact_unknown", fact="cpus", why="a; b")
         self.assertEqual("cpus is unknown (a; b)", found.problem)
-        self.assertEqual("check that sriov-rt-agent can read it", found.remedy)
+        self.assertEqual(
+            "check that it is there and that sriov-rt-agent can read it",
+            found.remedy,
+        )
         self.assertEqual(found.remedy, found.to_plain()["remedy"])
         self.assertEqual(
             f"{found.problem}; {found.remedy}", found.to_plain()["message"]

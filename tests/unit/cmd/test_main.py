@@ -3,6 +3,7 @@
 """What goes wrong around a command is said in one sentence."""
 
 import contextlib
+import errno
 import io
 import os
 import pathlib
@@ -152,6 +153,20 @@ class ProcessTest(unittest.TestCase):
                     b"sriov-rt: error: the output cannot be written: No "
                     b"space left on device\n",
                     done.stderr,
+                )
+
+    def test_a_file_system_that_takes_no_file(self):
+        for number, remedy in (
+            (errno.EROFS, "mount it read-write"),
+            (errno.ENOSPC, "free space there"),
+        ):
+            said = io.StringIO()
+            with self.subTest(remedy), contextlib.redirect_stderr(said):
+                error = OSError(number, os.strerror(number), "/var/x")
+                self.assertEqual(2, faults.report(error))
+                self.assertIn(
+                    f"/var/x: {os.strerror(number)}; {remedy}\n",
+                    said.getvalue(),
                 )
 
     def test_a_reader_that_has_seen_enough(self):

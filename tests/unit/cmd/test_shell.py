@@ -71,6 +71,8 @@ class ShellTest(unittest.TestCase):
     def test_what_is_no_command(self):
         for words, part in (
             ((), "a command is needed"),
+            (("--nosuch",), "'--nosuch' is not a sriov-rt command"),
+            (("complete", "--shell", "fish"), "see 'sriov-rt complete --help"),
             (("vif", "plag"), "did you mean 'vif plug'"),
             (("vif", "plag", "x", "--json"), "did you mean 'vif plug'"),
             (("gest", "render"), "did you mean 'guest render'"),
@@ -81,6 +83,7 @@ class ShellTest(unittest.TestCase):
                 code, printed, said = self.run_main(*words)
                 self.assertEqual((2, ""), (code, printed))
                 self.assertIn(part, said)
+                self.assertEqual(1, said.count("\n"), said)
 
     def test_a_column_that_there_is_not(self):
         for form in ("table", "json"):

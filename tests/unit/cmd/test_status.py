@@ -7,7 +7,10 @@ import importlib.metadata
 import io
 import itertools
 import json
+import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import unittest
 from unittest import mock
@@ -130,6 +133,29 @@ class StatusTest(unittest.TestCase):
                 self.own.write_text(kept)
                 if path != "own.conf":
                     (self.root / path).unlink()
+
+    def test_a_reader_that_has_seen_enough(self):
+        code = (
+            "import sys\nfrom unittest import mock\n"
+            "from sriov_rt.cmd import status\n"
+            "with mock.patch.object(status.upgradecheck, 'main', "
+            "lambda *_, **__: print('x')):\n"
+            "    sys.exit(status.main(['upgrade', 'check']))\n"
+        )
+        read, write = os.pipe()
+        os.close(read)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", code],
+                stdout=write,
+                stderr=subprocess.PIPE,
+                cwd=ROOT,
+                check=False,
+                timeout=60,
+            )
+        finally:
+            os.close(write)
+        self.assertEqual((141, b""), (done.returncode, done.stderr))
 
     def test_nova_conf_that_cannot_be_parsed(self):
         self.write("etc/nova/nova.conf", "[DEFAULT\n")

@@ -76,7 +76,7 @@ class BadInputTest(unittest.TestCase):
                 self.refused("1 to 9", "watch", f"--housekeeping={value}")
 
     def test_ends(self):
-        self.refused("specify --to", "network")
+        self.refused("error: specify --to ADDRESS", "network")
         self.refused(
             "--server-namespace needs --namespace",
             *("network", "--to", "127.0.0.1", "--server-namespace", "b"),
@@ -104,6 +104,15 @@ class BadInputTest(unittest.TestCase):
                 "install iperf3 sockperf", "network", "--to", "127.0.0.1"
             )
             self.refused("install rtla", "watch", "--once")
+
+    def test_a_plan_for_a_directory_that_the_measurement_would_refuse(self):
+        (self.place / "passwd").touch()
+        self.refused("none of ours", "disk", self.place, "--dry-run")
+
+    def test_a_certificate_that_is_none_has_a_remedy_of_its_own(self):
+        for words in (("certificate", "--file"), ("guest", "--host")):
+            with self.subTest(words[0]):
+                self.refused("give a copy of a host's", *words, "/nowhere")
 
     def test_two_at_once(self):
         with (

@@ -201,6 +201,8 @@ class CertificateTest(VerifyTest):
             "no certificate; measure with 'sriov-rt verify latency'\n",
             printed,
         )
+        _, printed = self.show(None, "--json")
+        self.assertIn("no certificate", json.loads(printed)["why_not"])
 
 
 class LatencyTest(VerifyTest):

@@ -11,6 +11,8 @@ import tempfile
 import unittest
 from unittest import mock
 
+from oslo_config import cfg
+
 from sriov_rt import config
 from sriov_rt.cmd import main
 from sriov_rt.vif import errors
@@ -150,7 +152,7 @@ class VifCommandTest(unittest.TestCase):
             [found], json.loads(self.run_command("list", "--json"))
         )
         said = self.run_command("show", fakes.OTHER, code=1)
-        self.assertIn("is not plugged on this host; see 'vif list'", said)
+        self.assertIn("on this host; see 'sriov-rt vif list'", said)
 
     def test_an_absent_port_says_what_to_do(self):
         self.run_command(*PLUG)
@@ -163,6 +165,14 @@ class VifCommandTest(unittest.TestCase):
             f"or end it and run 'sriov-rt vif unplug {PORT}'",
             said,
         )
+
+    def test_a_damaged_record_says_what_to_do(self):
+        self.run_command(*PLUG)
+        (self.directory / "records" / PORT).write_text("junk")
+        for words in (("list",), ("show", PORT)):
+            said = self.run_command(*words)
+            self.assertIn(f"{PORT}: damaged: ", said)
+            self.assertIn(f"then 'sriov-rt vif forget {PORT} --force'", said)
 
     def test_plug_show_unplug(self):
         found = json.loads(self.run_command(*PLUG, "--json"))
@@ -316,6 +326,16 @@ class ConfiguredTest(unittest.TestCase):
             self.file.write_text(text)
             with self.assertRaises(config.ConfigurationUnreadable) as caught:
                 pluggers.configured([str(self.file)])
-            self.assertIn("--config-file", str(caught.exception))
+            self.assertIn("correct it, or name another", str(caught.exception))
         with self.assertRaises(config.ConfigurationUnreadable):
             pluggers.configured(["/nowhere"])
+
+    def test_one_of_another_user(self):
+        refused = cfg.ConfigFilesPermissionDeniedError(["sriov-rt.conf"])
+        with (
+            mock.patch.object(host, "read", side_effect=refused),
+            self.assertRaises(config.ConfigurationUnreadable) as caught,
+        ):
+            pluggers.configured([str(self.file)])
+        self.assertIn("run as root, or as a user who", str(caught.exception))
+        self.assertNotIn("correct it", str(caught.exception))

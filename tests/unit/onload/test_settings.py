@@ -98,5 +98,6 @@ class SettingsTest(unittest.TestCase):
         with self.assertRaises(ConfigurationUnreadable):
             settings.load([str(self.path / "none.conf")])
         (self.path / "bad.conf").write_text("no section\n")
-        with self.assertRaises(ConfigurationUnreadable):
+        with self.assertRaises(ConfigurationUnreadable) as caught:
             settings.load([str(self.path / "bad.conf")])
+        self.assertIn("name another by --config-file", str(caught.exception))

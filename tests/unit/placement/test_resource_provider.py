@@ -107,6 +107,22 @@ class FailuresTest(PlacementTestCase):
         self.assertIn("policy forbids it", str(raised.exception))
         self.assertIn("admin or service role", str(raised.exception))
 
+    def test_a_refusal_is_the_same_cause_each_time(self):
+        said = set()
+        for request in ("req-1", "req-2"):
+            error = {
+                "detail": "Access was denied.\n\n Not allowed.  ",
+                "request_id": request,
+            }
+            self.http.put(TRAITS, status_code=403, json={"errors": [error]})
+            with self.assertRaises(
+                resource_provider.PlacementRefused
+            ) as raised:
+                self.placement.set_traits(UUID, set(), 9)
+            said.add(str(raised.exception))
+        (one,) = said
+        self.assertIn("403 (Access was denied. Not allowed.); see", one)
+
     def test_an_old_password_is_to_be_corrected(self):
         keystone = "http://keystone.example.org/v3"
         self.http.get(keystone, json={"version": {"id": "v3.14"}})

@@ -172,7 +172,13 @@ class ByHandTest(trees.TreeTest):
     def test_nova_s_configuration(self):
         self.assertEqual([], self.codes())
         self.tree.write("etc/nova/nova.conf", "[compute]\n")
-        self.assertIn("nova_by_hand", self.codes())
+        _, plan = fakes.planned(self.tree)
+        (found,) = (
+            x
+            for x in boot.by_hand(plan, self.tree.root)
+            if x.code == "nova_by_hand"
+        )
+        self.assertRegex(str(found), r"set \[compute\] \S+ in nova.conf")
 
     def test_a_tuned_that_is_not_started(self):
         fakes.debian(self.tree, 12)

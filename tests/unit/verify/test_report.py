@@ -401,7 +401,16 @@ class PageTest(ReportTest):
         self.assertFalse(summary.of(found).is_certified)
         traffic(self.after, 9e9)
         (found,) = collection.read([self.after])
-        self.assertIn("no latency was measured", summary.of(found).sentence)
+        self.assertIsNone(summary.of(found))
+        self.assertNotIn("ertified", report.page([found], [], ""))
+        code, text, _ = self.run_it("report", self.before, self.after)
+        self.assertEqual(0, code)
+        before, _, after = text.partition("== after")
+        self.assertTrue(
+            before.startswith("== before\nNot certified. Measured: at most ")
+        )
+        self.assertIn("\n  oslat was not run\n", before)
+        self.assertNotIn("ertified", after)
 
     @periodic
     def test_page_and_pictures(self):

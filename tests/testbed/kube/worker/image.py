@@ -24,7 +24,8 @@ from tests.testbed.waiting import run
 
 SUITE = "bookworm"
 PACKAGES = (
-    *("systemd-sysv", "udev", "dbus", "cloud-init", "ifupdown"),
+    # cloud-init gives ifupdown Nova's default route as a command of net-tools.
+    *("systemd-sysv", "udev", "dbus", "cloud-init", "ifupdown", "net-tools"),
     *("containerd", "runc", "containernetworking-plugins"),
     *("iproute2", "iptables", "conntrack", "ethtool", "kmod", "netbase"),
 )

@@ -118,8 +118,13 @@ class Machine:
             "type": "ipv4",
             "ip_address": ADDRESS,
             "netmask": "255.255.255.0",
-            "gateway": GATEWAY,
-            "routes": [],
+            "routes": [
+                {
+                    "network": "0.0.0.0",
+                    "netmask": "0.0.0.0",
+                    "gateway": GATEWAY,
+                }
+            ],
         }
         name = {"hostname": self._name, "name": self._name}
         for file, content in (
