@@ -214,6 +214,24 @@ class StoreTest(unittest.TestCase):
 
 
 class LockTest(StoreTest):
+    def test_whoever_writes_waits_for_who_has_the_vf(self):
+        self.store.assign(VF, POD)
+        before = self.store.get(VF)
+        for act in (
+            lambda: self.store.assign(VF, POD.quarantined("no")),
+            lambda: self.store.release(VF, POD.kind),
+            lambda: self.store.reset(VF),
+            lambda: self.store.bind(VF),
+            lambda: self.store.note(VF, VfSettings()),
+            lambda: self.store.mark(VF),
+        ):
+            with (
+                fakes.locked_by_another(self.store, VF),
+                self.assertRaises(errors.Locked),
+            ):
+                act()
+            self.assertEqual(before, self.store.get(VF))
+
     def test_two_take_turns(self):
         order = []
         taken = threading.Event()
