@@ -56,6 +56,13 @@ class RealtimeTest(DecideTestCase):
             ["cpus_not_tick_free", "cpus_not_rcu_free"], self.codes(cpus=both)
         )
 
+    def test_times_are_in_microseconds(self):
+        states = (facts.IdleState("C6", 133, cpus("2")),)
+        self.assertIn(
+            "takes 133 µs to leave (the limit is 3 µs)",
+            self.message("idle_too_deep", cpus={"idle_states": states}),
+        )
+
     def test_the_remedy_names_the_cpus(self):
         self.assertIn(
             "boot with isolcpus=managed_irq,domain,2-3",

@@ -74,6 +74,11 @@ class StoreTest(unittest.TestCase):
         self.assertEqual(2, len(found.holders))
         self.assertTrue(found.filters)
 
+    def test_a_device_that_cannot_be_looked_at_is_not_gone(self):
+        self.store.assign(VF, POD)
+        with mock.patch.object(pathlib.Path, "stat", side_effect=OSError(5)):
+            self.assertEqual((POD,), self.store.get(VF).holders)
+
     def test_a_vf_that_was_made_again_is_nobodys(self):
         self.store.assign(VF, POD)
         self.store.mark(VF)
