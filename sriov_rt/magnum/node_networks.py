@@ -74,6 +74,7 @@ def address(name: str) -> ipaddress.IPv4Interface:
             check=True,
             stdout=subprocess.PIPE,
             start_new_session=True,
+            timeout=PATIENCE_S,
         )
         for each in json.loads(shown.stdout or "[]"):
             for found in each.get("addr_info", ()):
@@ -142,6 +143,7 @@ def main() -> None:
         check=True,
         stdout=subprocess.PIPE,
         start_new_session=True,
+        timeout=PATIENCE_S,
     )
     data = json.loads(shown.stdout)
     resources: list[Object] = []
