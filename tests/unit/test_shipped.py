@@ -18,10 +18,13 @@ from typing import Any
 
 import yaml
 
+from sriov_rt.agent import metrics
 from sriov_rt.cmd import device
 from sriov_rt.cmd import faults
 from sriov_rt.cmd import vif_restore
 from sriov_rt.facts import certificate
+from sriov_rt.host import port_counts
+from sriov_rt.nic import tenancy
 from tests.unit.documented_host import ROOT
 
 ETC = ROOT / "etc"
@@ -235,6 +238,54 @@ class AlertsTest(unittest.TestCase):
         for each in sorted(ours):
             with self.subTest(each):
                 self.assertIn(f'"{each}"', self.sources)
+
+    def test_values_of_labels_are_those_of_our_metrics(self) -> None:
+        """A word that no sample has selects nothing, and raises no alert."""
+        text = "".join(
+            path.read_text().replace('\\"', '"')
+            for path in (
+                ETC / "prometheus/sriov-rt.rules.yml",
+                ETC / "grafana/sriov-rt.json",
+            )
+        )
+        compared = re.findall(r'(\w+)(?:=~|!=|!~|=)"([^"$]+)"', text)
+        self.assertGreater(len(compared), 10)
+        for name, words in compared:
+            for each in words.split("|"):
+                with self.subTest(name, value=each):
+                    self.assertIn(each, VALUES[name])
+
+    def test_what_is_scraped_is_what_listens(self) -> None:
+        proxy = (ETC / "prometheus/sriov-rt.nginx.conf").read_text()
+        text = (ETC / "prometheus/sriov-rt.prometheus.yml").read_text()
+        (job,) = yaml.safe_load(text)["scrape_configs"]
+        self.assertIn(job["job_name"], VALUES["job"])
+        (discovery,) = job["openstack_sd_configs"]
+        self.assertEqual("https", job["scheme"])
+        self.assertIn(f"listen {discovery['port']} ssl;", proxy)
+        # Nobody is answered without a certificate of the monitoring's CA.
+        self.assertIn("ssl_verify_client on;", proxy)
+        port = {x.dest: x for x in metrics.METRICS_OPTS}["port"].default
+        self.assertIn(f"proxy_pass http://127.0.0.1:{port};", proxy)
+        names = {path.name for path in (ETC / "prometheus").glob("*.rules.*")}
+        self.assertEqual(names, {*yaml.safe_load(text)["rule_files"]})
+
+    def test_severities(self) -> None:
+        for rule in self.rules:
+            if "alert" in rule:
+                with self.subTest(rule["alert"]):
+                    severity = rule["labels"]["severity"]
+                    self.assertIn(severity, ("critical", "warning"))
+
+
+#: Values of labels that rules and panels compare with.
+VALUES = {
+    "intended": {"yes", "no", "unknown"},
+    "job": {"sriov-rt"},
+    "operation": {operation for operation, _ in port_counts.KNOWN},
+    "result": {result for _, result in port_counts.KNOWN},
+    "state": {*tenancy.State, "used", "free"},
+}
 
 
 class UnitsTest(unittest.TestCase):
