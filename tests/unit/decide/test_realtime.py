@@ -203,6 +203,29 @@ class RealtimeTest(DecideTestCase):
             ),
         )
 
+    def test_nothing_is_moved_to_cpus_that_there_are_not(self):
+        """To name no CPU in a remedy would be of no use."""
+        every = cpus("0-3")
+        group = facts.IrqGroup(every, cpus("3"), (40,), False, 7)
+        host = facts.decisive(
+            builders.realtime_host(
+                cpus={
+                    "isolated": every,
+                    "nohz_full": every,
+                    "workqueues": every,
+                },
+                compute={"dedicated": every},
+                irqs={"groups": (group,), "default_affinity": every},
+            )
+        )
+        found = {
+            each.code: each.fields.get("wanted", "-")
+            for judge in (realtime.reasons, realtime.advice)
+            for each in judge(host, placed_by_nova=True)
+        }
+        self.assertIn("no_housekeeping", found)
+        self.assertNotIn("", found.values(), found)
+
     def test_nothing_left_where_none_is_dedicated(self):
         every = cpus("0-3")
         elsewhere = decide.View(now=NOW, placed_by_nova=False)
