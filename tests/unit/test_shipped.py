@@ -24,6 +24,7 @@ from sriov_rt.cmd import faults
 from sriov_rt.cmd import vif_restore
 from sriov_rt.facts import certificate
 from sriov_rt.host import port_counts
+from sriov_rt.labels.merge import OWN_PREFIX
 from sriov_rt.nic import tenancy
 from tests.unit.documented_host import ROOT
 
@@ -115,6 +116,17 @@ class KubernetesTest(unittest.TestCase):
                             )
                             if (group, resource) in NAMED:
                                 self.assertTrue(rule.get("resourceNames"))
+
+    def test_labels_that_are_selected_are_ours(self) -> None:
+        source = (ROOT / "sriov_rt/labels/own.py").read_text()
+        count = 0
+        for path in sorted(ETC.rglob("*.y*ml")):
+            text = path.read_text()
+            for name in re.findall(rf"{re.escape(OWN_PREFIX)}([\w.-]+)", text):
+                count += 1
+                with self.subTest(path.name, label=name):
+                    self.assertIn(f'"{name}"', source)
+        self.assertGreater(count, 1)
 
     def test_a_binding_gives_its_own_role_to_its_own_account(self) -> None:
         roles = {x["metadata"]["name"]: x for _, x in of_kind("ClusterRole")}
@@ -254,6 +266,18 @@ class AlertsTest(unittest.TestCase):
             for each in words.split("|"):
                 with self.subTest(name, value=each):
                     self.assertIn(each, VALUES[name])
+
+    def test_each_series_that_is_recorded_by_a_rule_is(self) -> None:
+        hosts = (ETC / "prometheus/sriov-rt-hosts.rules.yml").read_text()
+        (group,) = yaml.safe_load(hosts)["groups"]
+        recorded = {
+            each["record"]
+            for each in (*self.rules, *group["rules"])
+            if "record" in each
+        }
+        board = (ETC / "grafana/sriov-rt.json").read_text()
+        text = json.dumps(self.rules) + board
+        self.assertEqual(recorded, {*re.findall(r"sriov_rt:\w+:\w+", text)})
 
     def test_what_is_scraped_is_what_listens(self) -> None:
         proxy = (ETC / "prometheus/sriov-rt.nginx.conf").read_text()
