@@ -183,5 +183,5 @@ if __name__ == "__main__":
         main()
     except (Unfit, OSError, LookupError, TypeError, ValueError) as error:
         sys.exit(f"sriov-rt: {type(error).__name__}: {error}")
-    except subprocess.CalledProcessError as error:
+    except subprocess.SubprocessError as error:
         sys.exit(f"sriov-rt: {error}")
