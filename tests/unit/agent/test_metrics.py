@@ -150,6 +150,13 @@ class SamplesTest(unittest.TestCase):
         )
         self.assertEqual(set(_NAME.findall(text)) | NAMING, EVERY)
 
+    def test_each_sample_has_its_help(self):
+        """Without it a scrape ends in a KeyError, and the agent is down."""
+        for module in (metrics, vf_series):
+            text = pathlib.Path(module.__file__).read_text()
+            named = set(re.findall(r'"(sriov_rt_[a-z_]+)"', text))
+            self.assertEqual(set(), named - EVERY)
+
     def rules(self):
         path = ROOT / "etc/prometheus/sriov-rt.rules.yml"
         rules = yaml.safe_load(path.read_text())["groups"][0]["rules"]
