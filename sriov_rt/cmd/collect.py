@@ -494,7 +494,7 @@ def _names_queue(conf: cfg.ConfigOpts) -> bool:
 
     try:
         found = messaging.url(conf)
-    except (oslo_messaging.MessagingException, ValueError):
+    except oslo_messaging.MessagingException:
         return True  # and is malformed
     # oslo.messaging's default is a RabbitMQ without a host.
     return bool(found.hosts) or found.transport != "rabbit"

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
-from sriov_rt.codec import known_or
 from sriov_rt.host.root import Root
 
 PROC = "proc"
@@ -40,11 +39,17 @@ class Holders:
         """
         if self._found is None:
             self._found = dict(self._scan())
-        nodes = known_or(self._root.list_dir(f"{device}/vfio-dev"), ())
+        directory, hidden = f"{device}/vfio-dev", self._hidden
+        nodes = self._root.list_dir(directory)
+        if isinstance(nodes, Unknown):
+            # Before Linux 6.1, or without a driver of VFIO, there is none.
+            if self._root.exists(directory) is not False:
+                hidden = nodes
+            nodes = ()
         for node in (str(group), *(f"devices/{name}" for name in nodes)):
             if node in self._found:
                 return self._found[node]
-        return self._hidden
+        return hidden
 
     def _scan(self) -> Iterator[tuple[str, str]]:
         processes = self._root.list_dir(PROC)

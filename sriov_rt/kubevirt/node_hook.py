@@ -60,8 +60,9 @@ _IDLE = frozenset(
         "PostMigrationTarget",
     }
 )
-_START = frozenset({"PreVMStart", "PreMigrationTarget"})
-_STOP = "PostVMStop"
+#: Those that the Plugin permits.
+START = frozenset({"PreVMStart", "PreMigrationTarget"})
+STOP = "PostVMStop"
 
 _VMI = MANAGERS[Kind.VMI]
 
@@ -119,11 +120,11 @@ class NodeHook:
         return answered
 
     def _at(self, point: str, document: bytes, who: Identity) -> None:
-        if point == _STOP:
+        if point == STOP:
             # By what was recorded: its annotations may have changed since.
             self._stop(who)
         elif point not in _IDLE and (vmi := vmi_of(document)) is not None:
-            if point not in _START:
+            if point not in START:
                 raise CallRejected(
                     f"the node hook point {point[:64]!r} is unknown; take it "
                     "out of permittedHooks of the Plugin"

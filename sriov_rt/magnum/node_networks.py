@@ -32,6 +32,9 @@ RESOURCE_PREFIX = "sriov-rt.openstack.org"
 #: Seconds to wait for an address from cloud-init's DHCP client.
 PATIENCE_S = 120
 
+#: Seconds that a program may take.
+PROGRAM_S = 60
+
 
 class Unfit(Exception):
     """The networks cannot be configured on this node."""
@@ -74,6 +77,7 @@ def address(name: str) -> ipaddress.IPv4Interface:
             check=True,
             stdout=subprocess.PIPE,
             start_new_session=True,
+            timeout=PROGRAM_S,
         )
         for each in json.loads(shown.stdout or "[]"):
             for found in each.get("addr_info", ()):
@@ -142,6 +146,7 @@ def main() -> None:
         check=True,
         stdout=subprocess.PIPE,
         start_new_session=True,
+        timeout=PROGRAM_S,
     )
     data = json.loads(shown.stdout)
     resources: list[Object] = []
@@ -181,5 +186,5 @@ if __name__ == "__main__":
         main()
     except (Unfit, OSError, LookupError, TypeError, ValueError) as error:
         sys.exit(f"sriov-rt: {type(error).__name__}: {error}")
-    except subprocess.CalledProcessError as error:
+    except subprocess.SubprocessError as error:
         sys.exit(f"sriov-rt: {error}")

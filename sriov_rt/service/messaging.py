@@ -22,8 +22,10 @@ Notifications for operators go where ``[oslo_messaging_notifications]`` sends
 them, as any OpenStack service's.
 """
 
+import contextlib
 import logging
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import oslo_messaging
@@ -55,6 +57,22 @@ _NO_LISTENER = f"NOT_FOUND - no exchange '{REPORT_TOPIC}_fanout'"
 _REFUSES = ("ACCESS_REFUSED", "NOT_ALLOWED")
 
 
+@contextlib.contextmanager
+def _well_formed() -> Iterator[None]:
+    """Translate a ValueError, whose text may have a part of the password.
+
+    That is so where a "/" in it ends what urllib takes for host and port.
+
+    :raises oslo_messaging.InvalidTransportURL: in its place.
+    """
+    try:
+        yield
+    except ValueError:
+        raise oslo_messaging.InvalidTransportURL(
+            "", "transport_url is malformed; percent-encode its password"
+        ) from None
+
+
 def transport(conf: cfg.ConfigOpts) -> oslo_messaging.transport.RPCTransport:
     """Return a transport to the queue that the configuration names.
 
@@ -62,26 +80,29 @@ def transport(conf: cfg.ConfigOpts) -> oslo_messaging.transport.RPCTransport:
     :raises oslo_messaging.InvalidTransportURL: for a malformed URL.
     """
     conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
-    return oslo_messaging.get_rpc_transport(
-        conf, url=conf.sriov_rt.transport_url
-    )
+    with _well_formed():
+        return oslo_messaging.get_rpc_transport(
+            conf, url=conf.sriov_rt.transport_url
+        )
 
 
 def url(conf: cfg.ConfigOpts) -> oslo_messaging.TransportURL:
     """Return the URL of that queue, with its password.
 
-    :raises oslo_messaging.MessagingException: or ValueError, for a URL that
-        cannot be parsed.
+    :raises oslo_messaging.InvalidTransportURL: if it cannot be parsed.
     """
     conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
-    return oslo_messaging.TransportURL.parse(conf, conf.sriov_rt.transport_url)
+    with _well_formed():
+        return oslo_messaging.TransportURL.parse(
+            conf, conf.sriov_rt.transport_url
+        )
 
 
 def brokers(conf: cfg.ConfigOpts) -> str:
     """Return the brokers of the queue, for a log: no user, no password."""
     try:
         parsed = url(conf)
-    except (oslo_messaging.MessagingException, ValueError):
+    except oslo_messaging.MessagingException:
         return "a transport_url that cannot be parsed"
     found = ", ".join(
         f"{each.hostname}:{each.port or _AMQP_PORT}"
@@ -106,10 +127,8 @@ def unusable(conf: cfg.ConfigOpts, timeout_s: float = 2.0) -> str | None:
         return None
     try:
         transport(conf).cleanup()
-        hosts = oslo_messaging.TransportURL.parse(
-            conf, conf.sriov_rt.transport_url
-        ).hosts
-    except (oslo_messaging.MessagingException, ValueError) as error:
+        hosts = url(conf).hosts
+    except oslo_messaging.MessagingException as error:
         # Its text has the URL, and with it the password.
         return f"it is malformed: {type(error).__name__}"
     problems = []
@@ -213,13 +232,14 @@ def notifier(
     :raises oslo_messaging.InvalidTransportURL: for a malformed URL.
     """
     conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
-    # It registers the options, too.
-    transport = oslo_messaging.get_notification_transport(conf)
-    options = conf.oslo_messaging_notifications
-    if not options.driver:
-        return None
-    if not options.transport_url:
-        transport = oslo_messaging.get_notification_transport(
-            conf, url=conf.sriov_rt.transport_url
-        )
+    with _well_formed():
+        # It registers the options, too.
+        transport = oslo_messaging.get_notification_transport(conf)
+        options = conf.oslo_messaging_notifications
+        if not options.driver:
+            return None
+        if not options.transport_url:
+            transport = oslo_messaging.get_notification_transport(
+                conf, url=conf.sriov_rt.transport_url
+            )
     return oslo_messaging.Notifier(transport, publisher)

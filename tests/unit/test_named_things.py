@@ -64,6 +64,40 @@ SYSCTLS = {
     "kernel.watchdog_cpumask": "kernel/watchdog.c",
 }
 
+#: Modules of sentences with a remedy each.
+SENTENCES = {
+    "sriov_rt/decide/occupancy.py",
+    "sriov_rt/guest/sentences.py",
+    "sriov_rt/onload/sentences.py",
+    "sriov_rt/pods/sentences.py",
+    "sriov_rt/reason.py",
+}
+
+#: Names in them that the code has nowhere else, by whose they are.
+THEIRS = {
+    "KubeVirt's VMI": "autoattachSerialConsole dedicatedCpuPlacement "
+    "dedicatedIOThread isolateEmulatorThread scheduling.nodeSelector "
+    "spec.domain.cpu.dedicatedCpuPlacement "
+    "spec.domain.cpu.isolateEmulatorThread spec.domain.ioThreadsPolicy",
+    "Kubernetes'": "DaemonSet reservedSystemCPUs resources.limits "
+    "resources.limits.memory",
+    "Kata's": "cold_plug_vfio",
+    "Nova's": "hw_viommu_model report_in_placement viommu_model",
+    "VPP's": "startup.conf",
+    "systemd's": "CPUAffinity",
+    "people's": "AF_XDP InfiniBand vNIC",
+    "the kernel's": "constant_tsc nonstop_tsc /proc/irq/X/smp_affinity_list "
+    "/sys/devices/system/cpu/cpuX/online",
+    "Onload's": "/sys/module/sfc_resource/afxdp/register",
+}
+
+#: Programs that remedies run.
+PROGRAMS = {
+    *("cpupower", "driverctl", "echo", "ethtool", "kubectl", "onload_tool"),
+    *("openstack", "ovs-vsctl", "sriov-rt", "swapoff", "sysctl", "systemctl"),
+    *("taskset", "virsh"),
+}
+
 #: Tables of the documentation's own examples.
 NO_FACTS = {"kernel.arguments", "kernel.removed", "kernel.py"}
 
@@ -237,6 +271,41 @@ class CommandsTest(unittest.TestCase):
         for where, text in literals():
             if text.startswith("sriov-rt "):
                 self.check(where, text.removeprefix("sriov-rt "))
+
+
+class RemediesTest(unittest.TestCase):
+    NAMES = re.compile(
+        r"(?:/[\w.-]+)+|\w+(?==)|\b[a-zA-Z0-9]+(?:[_.]\w+)+"
+        r"|\b[A-Za-z]*[a-z][A-Z]\w+"
+    )
+
+    def test_each_name_in_a_sentence_is_the_codes_or_theirs(self) -> None:
+        """A boot argument, file, option or key that is misspelt is neither."""
+        known = " ".join(
+            text for where, text in sentences() if where not in SENTENCES
+        )
+        theirs = set(" ".join(THEIRS.values()).split())
+        count = 0
+        for where, text in sentences():
+            if where not in SENTENCES or " " not in text:
+                continue
+            plain = re.sub(r"\{\w*\}", _PLACEHOLDER, text)
+            for found in self.NAMES.findall(plain):
+                name = re.sub(r"(?<=/)N(?=/)|(?<=cpu)N(?=/)", "X", found)
+                name = name.rstrip(".")
+                count += 1
+                path = re.escape(name.lstrip("/"))
+                if name not in theirs and "X_" not in name:
+                    with self.subTest(where, name=name):
+                        self.assertRegex(known, rf"(?<!\w){path}(?!\w)")
+        self.assertGreater(count, 200)
+
+    def test_each_program_is_one_that_a_host_has(self) -> None:
+        for where, text in sentences():
+            if where in SENTENCES:
+                for found in re.findall(r"(?<!\w)'([a-z_-]+) [^' ]", text):
+                    with self.subTest(where, text=text):
+                        self.assertIn(found, PROGRAMS)
 
 
 class ExtrasTest(unittest.TestCase):

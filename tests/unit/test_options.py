@@ -3,6 +3,7 @@
 """Every option, and what its service says of a bad value when it starts."""
 
 import pathlib
+import re
 import tempfile
 import unittest
 from collections.abc import Callable
@@ -277,6 +278,25 @@ class OptionsTest(unittest.TestCase):
             with self.subTest(option):
                 conf = self.conf("kubernetes", option, "")
                 kubernetes_options.check(conf, "sriov-rt-agent")
+
+    def test_what_can_be_a_secret_is_one(self):
+        """oslo.config logs the others, and error messages quote them."""
+        names = re.compile("url|password|secret|token$|credential")
+        listings = (
+            opts.list_opts(),
+            opts.list_nova_opts(),
+            opts.list_neutron_opts(),
+            opts.list_magnum_opts(),
+        )
+        found = {
+            (group, each.dest): each.secret
+            for listing in listings
+            for group, listed in listing
+            for each in listed
+            if group not in NOT_OURS and names.search(each.dest)
+        }
+        self.assertIn(("sriov_rt", "transport_url"), found)
+        self.assertEqual({True}, set(found.values()), found)
 
     def test_a_secret_is_not_shown(self):
         opt = cfg.IntOpt("pin", secret=True)

@@ -74,6 +74,13 @@ class MainTest(unittest.TestCase):
             "sriov-rt: not recovered: None: '/x'\n", said.getvalue()
         )
 
+    def test_nothing_that_is_said_steers_the_terminal(self):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            faults.say("port \x1b[2J of\x9b \u202e\n- another line")
+        self.assertNotRegex(said.getvalue(), "[\x1b\x9b\u202e]")
+        self.assertEqual(2, said.getvalue().count("\n"))
+
     def test_who_sits_at_a_terminal_is_told_what_is_read(self):
         for is_terminal, expected in (
             (

@@ -179,6 +179,15 @@ class VfCommandTest(unittest.TestCase):
                     self.assertIn("another process", self.told.getvalue())
         self.assertEqual([], self.kernel.writes + self.kernel.flrs)
 
+    def test_a_function_is_not_reset_while_another_has_the_vf(self):
+        self.kernel = fakes.FakeKernel("sfc")
+        vf = fakes.vf_id(1).address
+        with fakes.locked_by_another(self.kernel.tenancies, vf):
+            self.run_command("reset", "enp1s0/1", "--flr", code=2)
+        self.assertEqual([], self.kernel.flrs)
+        self.run_command("reset", "enp1s0/1", "--flr")
+        self.assertEqual([1], self.kernel.flrs)
+
     def test_set_refused(self):
         self.assertIn("VLAN", self.fails("set", "enp1s0/0", "vlan=4095"))
         self.kernel = fakes.FakeKernel("sfc")

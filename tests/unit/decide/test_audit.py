@@ -102,6 +102,11 @@ class WhyNotTest(unittest.TestCase):
                 self.assertEqual(
                     [code], self.changed(memory=GuestMemory(*memory))
                 )
+        small = GuestMemory(True, 512 * 1024, 1024 * 1024, True, True)
+        guest = dataclasses.replace(GUEST, memory=small)
+        (found,) = audit.why_not(guest, host())
+        self.assertIn("512 MiB are on huge pages", found.message)
+        self.assertIn("the guest has 1024 MiB", found.message)
         ordinary = GuestMemory(False, 0, 1024, False, False)
         self.assertEqual([], self.changed(memory=ordinary))
         self.assertEqual([], self.changed(memory=None))

@@ -56,6 +56,13 @@ class RealtimeTest(DecideTestCase):
             ["cpus_not_tick_free", "cpus_not_rcu_free"], self.codes(cpus=both)
         )
 
+    def test_times_are_in_microseconds(self):
+        states = (facts.IdleState("C6", 133, cpus("2")),)
+        self.assertIn(
+            "takes 133 µs to leave (the limit is 3 µs)",
+            self.message("idle_too_deep", cpus={"idle_states": states}),
+        )
+
     def test_the_remedy_names_the_cpus(self):
         self.assertIn(
             "boot with isolcpus=managed_irq,domain,2-3",
@@ -195,6 +202,29 @@ class RealtimeTest(DecideTestCase):
                 irqs={"groups": ()},
             ),
         )
+
+    def test_nothing_is_moved_to_cpus_that_there_are_not(self):
+        """To name no CPU in a remedy would be of no use."""
+        every = cpus("0-3")
+        group = facts.IrqGroup(every, cpus("3"), (40,), False, 7)
+        host = facts.decisive(
+            builders.realtime_host(
+                cpus={
+                    "isolated": every,
+                    "nohz_full": every,
+                    "workqueues": every,
+                },
+                compute={"dedicated": every},
+                irqs={"groups": (group,), "default_affinity": every},
+            )
+        )
+        found = {
+            each.code: each.fields.get("wanted", "-")
+            for judge in (realtime.reasons, realtime.advice)
+            for each in judge(host, placed_by_nova=True)
+        }
+        self.assertIn("no_housekeeping", found)
+        self.assertNotIn("", found.values(), found)
 
     def test_nothing_left_where_none_is_dedicated(self):
         every = cpus("0-3")

@@ -74,12 +74,22 @@ class ClaimTest(ClaimsTest):
         self.assertEqual(NONE, self.claim(TWO, 2))
         self.assertEqual(NONE, self.claim(ONE))
 
+    def test_while_it_has_to_be_quiet_none_is_claimed(self):
+        self.claim(ONE, 2)
+        at_once = Claims(self.root, lock_s=0.0)
+        with self.claims.quiet() as found:
+            self.assertEqual({f"guest {ONE}": {2}}, found)
+            with self.assertRaisesRegex(ClaimsUnusable, "another start"):
+                at_once.claim(TWO, CpuSet((3,)))
+
     def test_housekeeping_pcpus_are_for_everybody(self):
         self.assertEqual(NONE, self.claim(ONE, 0, 1, 2))
         self.assertEqual({2}, self.claim(TWO, 0, 1, 3))
 
     def test_a_guest_that_is_none(self):
-        for guest in ("", "x", f"../{ONE}", "A" + ONE[1:], "\0"):
+        # By sudo vdsm's user may name any file of root's with it.
+        after = (f"{ONE}\n", f"{ONE}/../../x", f"{ONE}x")
+        for guest in ("", "x", f"../{ONE}", "A" + ONE[1:], "\0", *after):
             with self.assertRaisesRegex(ClaimsUnusable, "no UUID"):
                 self.claim(guest, 2)
 

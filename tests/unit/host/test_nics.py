@@ -260,6 +260,13 @@ class NicsTest(trees.TreeTest):
         self.tree.write(f"{device}/vfio-dev/vfio3/dev", "511:3\n")
         self.assertEqual(QEMU, self.vf(2).owner)
 
+    def test_devices_of_iommufd_that_cannot_be_listed(self):
+        """Somebody may hold it by one of them."""
+        self.tree.remove("proc/4242/fd/30")
+        path = "sys/bus/pci/devices/0000:3b:02.2/vfio-dev"
+        self.tree.write(path, "no directory")
+        self.assertIsInstance(self.vf(2).owner, Unknown)
+
     def test_holder_that_is_not_qemu(self):
         self.tree.write("proc/4242/comm", "dpdk-testpmd\n")
         self.tree.write("proc/4242/cmdline", "dpdk-testpmd\0-a\0")

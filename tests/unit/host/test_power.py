@@ -43,6 +43,13 @@ class GovernorTest(trees.TreeTest):
         self.tree.remove(f"{CPU}/cpufreq/policy8/scaling_governor")
         self.assertEqual(1, len(self.observe()))
 
+    def test_a_policy_of_an_online_cpu_whose_cpus_cannot_be_read(self):
+        """It is not that of a CPU that is offline."""
+        self.tree.make_unreadable(f"{CPU}/cpufreq/policy8/affected_cpus")
+        self.assertIsInstance(self.observe(), Unknown)
+        self.tree.write(f"{CPU}/online", "0-7\n")
+        self.assertEqual(1, len(self.observe()))
+
     def test_a_kernel_that_does_not_scale(self):
         self.tree.remove(f"{CPU}/cpufreq")
         self.assertEqual((), self.observe())

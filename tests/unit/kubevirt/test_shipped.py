@@ -11,6 +11,7 @@ import unittest
 import yaml
 
 from sriov_rt.kubevirt import contract
+from sriov_rt.kubevirt import node_hook
 from sriov_rt.kubevirt import vmi as vmis
 from tests.unit.documented_host import ROOT
 
@@ -89,7 +90,8 @@ class ShippedTest(unittest.TestCase):
         for plugin in self.each_plugin():
             start, stop = plugin["spec"]["nodeHooks"]
             self.assertEqual("Fail", start["failureStrategy"])
-            self.assertEqual(["PostVMStop"], stop["permittedHooks"])
+            self.assertEqual(node_hook.START, {*start["permittedHooks"]})
+            self.assertEqual([node_hook.STOP], stop["permittedHooks"])
             self.assertEqual("Ignore", stop["failureStrategy"])
             # Annotations may be gone by then, and what is embedded in a
             # structure has no name that both evaluators know.
@@ -102,6 +104,12 @@ class ShippedTest(unittest.TestCase):
         pod = load("node-hook.yaml")[1]["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         context = container["securityContext"]
+        # It does to VFs what the unit does that makes them.
+        unit = (ROOT / "etc/systemd/sriov-rt-vfs.service").read_text()
+        self.assertEqual(
+            {f"CAP_{each}" for each in context["capabilities"]["add"]},
+            set(re.findall(r"CAP_\w+", unit.split("BoundingSet=")[1])),
+        )
         self.assertEqual({"type": "Unconfined"}, context["appArmorProfile"])
         self.assertEqual({"type": "spc_t"}, context["seLinuxOptions"])
 

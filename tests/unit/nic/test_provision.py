@@ -163,6 +163,19 @@ class ProvisionTest(unittest.TestCase):
         self.run_it(2, mac=first)
         self.assertEqual(pool, self.macs())
 
+    def test_no_mac_of_a_vf_that_another_is_about_to_use(self):
+        first = "02:00:5e:20:00:00"
+        self.run_it(2, mac=first)
+        given = "66:66:66:66:66:66"
+        self.kernel.change_device(0, mac=given)
+        vf = fakes.vf_id(0).address
+        with (
+            fakes.locked_by_another(self.kernel.tenancies, vf),
+            self.assertRaises(errors.Locked),
+        ):
+            self.run_it(2, mac=first)
+        self.assertEqual(given, self.macs()[0])
+
     def test_an_interface_that_udev_renames_meanwhile(self):
         """It does so with each one, right after a driver has made it."""
         first = "02:00:5e:10:00:00"

@@ -71,6 +71,11 @@ class RestoreTest(unittest.TestCase):
         self.assertEqual([["vf", "provision"], ["vif", "restore"]], words)
         for each in words:
             self.assertFalse(command_lines.parse(each).dry_run)
+        # A PF that gets no VFs keeps no other PF's ports waiting.
+        self.assertEqual(
+            ["-/usr/bin/sriov-rt", "/usr/bin/sriov-rt"],
+            re.findall(r"(?m)^ExecStart=(\S+)", RESTORE.read_text()),
+        )
 
     def test_it_goes_on_until_no_later_run_would_help(self):
         service = self.unit["Service"]
@@ -103,6 +108,9 @@ class RestoreTest(unittest.TestCase):
             [f"touch {file}", f"systemctl --no-block start {path.name}"],
             re.findall(r'RUN\+="/usr/bin/([^"]+)"', text),
         )
+        # A plug binds its VF's driver, and must not start it.
+        (interface,) = re.findall(r'.*SUBSYSTEM=="net".*', text)
+        self.assertIn('TEST!="device/physfn"', interface)
         # Each label that is gone to is there (udevadm verify is of 254).
         gone = set(re.findall(r'GOTO="(\w+)"', text))
         self.assertEqual(gone, set(re.findall(r'LABEL="(\w+)"', text)))

@@ -74,6 +74,11 @@ class StoreTest(unittest.TestCase):
         self.assertEqual(2, len(found.holders))
         self.assertTrue(found.filters)
 
+    def test_a_device_that_cannot_be_looked_at_is_not_gone(self):
+        self.store.assign(VF, POD)
+        with mock.patch.object(pathlib.Path, "stat", side_effect=OSError(5)):
+            self.assertEqual((POD,), self.store.get(VF).holders)
+
     def test_a_vf_that_was_made_again_is_nobodys(self):
         self.store.assign(VF, POD)
         self.store.mark(VF)
@@ -214,6 +219,24 @@ class StoreTest(unittest.TestCase):
 
 
 class LockTest(StoreTest):
+    def test_whoever_writes_waits_for_who_has_the_vf(self):
+        self.store.assign(VF, POD)
+        before = self.store.get(VF)
+        for act in (
+            lambda: self.store.assign(VF, POD.quarantined("no")),
+            lambda: self.store.release(VF, POD.kind),
+            lambda: self.store.reset(VF),
+            lambda: self.store.bind(VF),
+            lambda: self.store.note(VF, VfSettings()),
+            lambda: self.store.mark(VF),
+        ):
+            with (
+                fakes.locked_by_another(self.store, VF),
+                self.assertRaises(errors.Locked),
+            ):
+                act()
+            self.assertEqual(before, self.store.get(VF))
+
     def test_two_take_turns(self):
         order = []
         taken = threading.Event()

@@ -626,6 +626,16 @@ class ResetTest(VfsTest):
         self.set(trust=False)
         self.assertTrue(self.vfs.observe(self.vf).keeps_filters)
 
+    def test_filters_are_marked_before_trust_ends(self):
+        for number in range(1, 9):
+            self.use("igb")
+            self.set(trust=True)
+            fakes.killed_at(self.kernel, number, lambda: self.set(trust=False))
+            self.assertTrue(
+                self.kernel.settings[0].trust
+                or self.vfs.observe(self.vf).keeps_filters
+            )
+
     def test_macvlans_set_filters_without_trust(self):
         self.vfs.mark_filters(self.vf)
         with self.assertRaises(errors.FiltersRemain):

@@ -97,6 +97,9 @@ class TopologyTest(unittest.TestCase):
         ):
             idle = (zone(0, 16, 4), zone(1, 16, 4))
             self.assertEqual(expected, self.why(idle, large, policy=policy))
+        # All that one node has is not more than it has.
+        exact = container(cpu=16, vf=4)
+        self.assertIsNone(self.why(idle, exact, policy="single-numa-node"))
         # The CPUs need two nodes and the VF one: no set is preferred by both.
         mixed = container(cpu=20, vf=1)
         self.assertEqual("c", self.why(idle, mixed, policy="restricted"))

@@ -227,6 +227,24 @@ class ReportRequestsTest(unittest.TestCase):
         one.send()
         self.assertEqual([["a", "b"]], self.sent)
 
+    def test_nothing_is_lost_that_fails_or_comes_meanwhile(self):
+        def cast(hosts):
+            self.sent.append(hosts)
+            if len(self.sent) == 1:
+                raise OSError("the queue is down")
+            if len(self.sent) == 2:
+                one.add("b")
+            else:
+                one.stop()
+
+        one = ReportRequests(cast, interval_s=0.0)
+        one.add("a")
+        thread = threading.Thread(target=one.run, daemon=True)
+        with self.assertLogs(listener.LOG, "WARNING"):
+            thread.start()
+            thread.join(5)
+        self.assertEqual([["a"], ["a"], ["b"]], self.sent)
+
     def test_no_more_messages_than_one_an_interval(self):
         times: list[float] = []
         one = ReportRequests(lambda hosts: times.append(time.monotonic()), 0.2)

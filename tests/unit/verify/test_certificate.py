@@ -101,6 +101,31 @@ class IssueTest(unittest.TestCase):
             "oslat ran for 60 s, at least 900 s are needed", reason
         )
 
+    def test_a_second_in_a_hundred_may_be_missing(self):
+        for duration_s, is_refused in ((891.0, False), (890.9, True)):
+            last = measured("oslat", 7, 19, duration_s=duration_s)
+            found = certificate.refused(
+                SUBJECT, (*GOOD[:2], last), LOADS["compute"]
+            )
+            self.assertEqual(is_refused, bool([*found]))
+
+    def test_it_counts_for_a_leap_year_at_most(self):
+        most = 366 * 24 * 3600
+        for validity_s, days in ((most, []), (most + 1, ["366 days"])):
+            try:
+                certificate.issue(
+                    SUBJECT,
+                    GOOD,
+                    "standard",
+                    LOADS["compute"],
+                    NOW,
+                    validity_s=validity_s,
+                )
+                found = []
+            except CertificateRefused as error:
+                found = [x.partition("most ")[2] for x in error.reasons]
+            self.assertEqual(days, found)
+
     def test_a_condition_that_changed_meanwhile(self):
         subject = dataclasses.replace(
             SUBJECT, after={**CONDITIONS, "SMT": "1"}

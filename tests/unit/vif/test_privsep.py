@@ -111,6 +111,21 @@ class CallTest(PrivsepTest):
         self.assertEqual("ParseError", caught.exception.name)
         self.assertEqual([], self.plugger.asked + self.plugger.checked)
 
+    def test_nothing_is_made_for_who_has_given_up(self):
+        """A daemon that was stopped finds the request when it goes on."""
+        for act in (privsep.plug, privsep.check):
+            clock = mock.Mock()
+            # As it is requested, and as the daemon comes to it.
+            clock.monotonic.side_effect = [0.0, 10.0**6]
+            with (
+                mock.patch.object(privsep, "time", clock),
+                self.assertLogs("sriov_rt", "WARNING"),
+                self.assertRaises(privsep.HostRefused) as caught,
+            ):
+                act(WANT)
+            self.assertIn("is too old", caught.exception.sentence)
+        self.assertEqual([], self.plugger.asked + self.plugger.checked)
+
     def test_a_port_is_checked_as_it_was_sent(self):
         privsep.check(WANT)
         self.assertEqual([WANT], self.plugger.checked)

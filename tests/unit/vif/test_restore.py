@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import dataclasses
 from unittest import mock
 
 from sriov_rt.kernel.tc import Limits
 from sriov_rt.vif import errors
+from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.lost import LostPorts
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import State
@@ -104,6 +106,29 @@ class RestoreTest(ReloadTest):
             self.assertEqual([PORT], self.lost())
         self.make(*vfs)
         self.assertEqual(Restored((PORT,)), self.restoring().run())
+
+    def test_a_port_that_another_works_on_is_left(self):
+        self.plugger.plug(asked(**VF))
+        self.reload()
+        plugger = self.another(wait_s=0.01)
+        restoring = Restoring(plugger, self.containers.get)
+        with Locks(self.directory, 0.0).port(PORT):
+            ((port, _),) = restoring.run().left
+        self.assertEqual((PORT, []), (port, self.lost()))
+        # Nor is it changed by who takes it right after it was plugged.
+        plug = plugger.plug
+        with contextlib.ExitStack() as stack:
+
+            def plug_and_go(*args):
+                made = plug(*args)
+                stack.enter_context(Locks(self.directory, 0.0).port(PORT))
+                return made
+
+            with mock.patch.object(plugger, "plug", plug_and_go):
+                ((port, _),) = restoring.run().left
+        self.assertEqual((PORT, [PORT]), (port, self.lost()))
+        self.assertEqual((), self.restoring().run().left)
+        self.assertEqual([], self.lost())
 
     def test_a_vf_of_the_same_name_is_not_the_one_of_the_record(self):
         self.plugger.plug(asked(namespace=None, **VF))
