@@ -287,6 +287,17 @@ def drift(tenancy: Tenancy, now: VfSettings) -> tuple[str, ...]:
     )
 
 
+def command(tenancy: Tenancy, now: VfSettings, pf: str, index: int) -> str:
+    """Return what sets a VF back that has drifted, as a shell has it."""
+    words = ["ip", "link", "set", pf, "vf", str(index)]
+    for name, _, expected in changed(now, tenancy.settings or now):
+        text = str(expected)
+        if isinstance(expected, bool):
+            text = "on" if expected else "off"
+        words += [name, text]
+    return " ".join(words)
+
+
 class Tenancies:
     """The files of a host.
 
