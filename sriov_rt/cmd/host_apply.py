@@ -55,7 +55,8 @@ class Apply(host.OfHost, command.Lister):
     epilog = (
         "Exit code 1: a setting is left as it is, since a realtime guest is "
         "in its way, somebody has changed it since, or it is to be changed "
-        "by hand."
+        "by hand. 130: Ctrl-C came; what was begun is done, and the results "
+        "say what is not."
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -106,14 +107,16 @@ class Apply(host.OfHost, command.Lister):
             placed_by_nova=placed_by_nova,
             tuned=fix_plan.tuned_of(root),
         )
+        interrupt = faults.Interrupt()
         tuning = Tuning(
             apply.Host(root),
             plan.dedicated | known_or(facts.cpus.isolated, CpuSet()),
             faults.progress(is_quiet=self.caller.is_quiet),
+            interrupt.came,
         )
         if args.undo:
-            return self._undo(args, facts, tuning, root)
-        return self._apply(args, facts, found, plan, tuning, root)
+            return self._undo(args, facts, tuning, root, interrupt)
+        return self._apply(args, facts, found, plan, tuning, root, interrupt)
 
     def _apply(
         self,
@@ -123,6 +126,7 @@ class Apply(host.OfHost, command.Lister):
         plan: FixPlan,
         tuning: Tuning,
         root: Root,
+        interrupt: faults.Interrupt,
     ) -> Result:
         kinds = _kinds(args)
         chosen: list[Setting] = []
@@ -158,13 +162,13 @@ class Apply(host.OfHost, command.Lister):
                     codes,
                 ),
                 args.wait,
+                interrupt,
             )
         owed = any(x.kind is Kind.PROGRAM for x in outcomes)
         if not args.dry_run:
-            after = _judged(args, *host.observe(args))
-            tuning.keep_reasons({x.code for x in (*after.must, *after.should)})
+            _keep_reasons(args, tuning, interrupt)
             owed = maintenance.boot_owed(root) is not None
-        return _result(facts, outcomes, by_hand, owed=owed)
+        return _result(args, facts, outcomes, by_hand, interrupt, owed=owed)
 
     def _undo(
         self,
@@ -172,6 +176,7 @@ class Apply(host.OfHost, command.Lister):
         facts: HostFacts,
         tuning: Tuning,
         root: Root,
+        interrupt: faults.Interrupt,
     ) -> Result:
         kinds, now = _kinds(args), maintenance.boot_of(root)
         # The kernel that runs was booted with them.
@@ -183,9 +188,11 @@ class Apply(host.OfHost, command.Lister):
             outcomes = [*tuning.undo(kinds, force=args.force, dry=True)]
         else:
             outcomes = _patiently(
-                lambda _left: tuning.undo(kinds, force=args.force), args.wait
+                lambda _left: tuning.undo(kinds, force=args.force),
+                args.wait,
+                interrupt,
             )
-        return _result(facts, outcomes, (), owed=owed)
+        return _result(args, facts, outcomes, (), interrupt, owed=owed)
 
 
 def _judged(
@@ -199,6 +206,15 @@ def _judged(
     )
 
 
+def _keep_reasons(
+    args: argparse.Namespace, tuning: Tuning, interrupt: faults.Interrupt
+) -> None:
+    if not interrupt.came():
+        with interrupt:
+            after = _judged(args, *host.observe(args))
+            tuning.keep_reasons({x.code for x in (*after.must, *after.should)})
+
+
 def _kinds(args: argparse.Namespace) -> Collection[Kind]:
     if args.now == args.persist:
         return frozenset(Kind)
@@ -208,32 +224,42 @@ def _kinds(args: argparse.Namespace) -> Collection[Kind]:
 def _patiently(
     change: Callable[[Collection[str] | None], Iterable[Outcome]],
     wait_s: float,
+    interrupt: faults.Interrupt,
 ) -> list[Outcome]:
     """Return the result of a change that is repeated while a guest waits.
 
     :param change: takes the settings that are left; None for all.
+    :param interrupt: ends the wait, and the change between two settings.
     """
     end = time.monotonic() + wait_s
-    found = {each.path: each for each in change(None)}
-    while True:
-        left = [
-            each.path
-            for each in found.values()
-            if each.result is apply.Result.WAITS
-        ]
-        remaining = end - time.monotonic()
-        if not left or remaining <= 0:
-            return list(found.values())
-        time.sleep(min(_PAUSE_S, remaining))
-        # Another command does not end the wait.
-        with contextlib.suppress(records.TuningRuns):
-            found |= {each.path: each for each in change(left)}
+    found: dict[str, Outcome] = {}
+    left: list[str] | None = None
+    # A second Ctrl-C ends a change that goes on; the record says so.
+    with contextlib.suppress(KeyboardInterrupt), interrupt:
+        while not interrupt.came():
+            # Another command does not end the wait.
+            ends = () if left is None else (records.TuningRuns,)
+            with contextlib.suppress(*ends):
+                for each in change(left):
+                    found[each.path] = each
+            left = [
+                each.path
+                for each in found.values()
+                if each.result is apply.Result.WAITS
+            ]
+            remaining = end - time.monotonic()
+            if not left or remaining <= 0:
+                break
+            interrupt.sleep(min(_PAUSE_S, remaining))
+    return list(found.values())
 
 
 def _result(
+    args: argparse.Namespace,
     facts: HostFacts,
     outcomes: Sequence[Outcome],
     by_hand: Sequence[Reason],
+    interrupt: faults.Interrupt,
     *,
     owed: bool,
 ) -> Result:
@@ -242,6 +268,16 @@ def _result(
     if owed:
         lines.append("boot owed: reboot this host once its guests are gone")
     is_left = by_hand or any(x.result in apply.LEFT for x in outcomes)
+    code = EXIT_LEFT if is_left else 0
+    if interrupt.came():
+        code = faults.EXIT_INTERRUPTED
+        undo = "'sriov-rt host apply --undo' "
+        faults.say(
+            f"interrupted; {undo}goes on with it"
+            if args.undo
+            else "interrupted; run it again to go on with what is left; "
+            f"{undo}undoes what is done"
+        )
     return Result(
         columns=_COLUMNS,
         rows=[
@@ -253,7 +289,8 @@ def _result(
             "settings": [each.to_plain() for each in outcomes],
             "by_hand": [each.to_plain() for each in by_hand],
             "boot_owed": owed,
+            "interrupted": interrupt.came(),
         },
         text=lines or ["nothing to do"],
-        code=EXIT_LEFT if is_left else 0,
+        code=code,
     )

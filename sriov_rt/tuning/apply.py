@@ -77,8 +77,9 @@ class Result(enum.StrEnum):
     """Result for one setting.
 
     Planned is what a dry run finds. Waits is one that a guest is in the way
-    of, changed one that somebody has changed since, and refused one that the
-    kernel or a program did not take.
+    of, changed one that somebody has changed since, refused one that the
+    kernel or a program did not take, and interrupted one whose turn did not
+    come before Ctrl-C.
     """
 
     PLANNED = "planned"
@@ -87,10 +88,16 @@ class Result(enum.StrEnum):
     WAITS = "waits"
     CHANGED = "changed"
     REFUSED = "refused"
+    INTERRUPTED = "interrupted"
 
 
 #: The setting is not as it was to be.
-LEFT = frozenset({Result.WAITS, Result.CHANGED, Result.REFUSED})
+LEFT = frozenset(
+    {Result.WAITS, Result.CHANGED, Result.REFUSED, Result.INTERRUPTED}
+)
+
+#: Nothing was done to it.
+_UNTOUCHED = frozenset({Result.WAITS, Result.INTERRUPTED})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -187,6 +194,8 @@ class Host:
                 timeout=PROGRAM_S,
                 check=False,
                 pass_fds=self.locks,
+                # Ctrl-C of a terminal is for who has started it.
+                start_new_session=True,
                 env={
                     **os.environ,
                     "LC_ALL": "C",
@@ -207,6 +216,7 @@ class Tuning:
     :param cpus: those of guests; realtime programs on them are in the way as
         guests are.
     :param report: called with each change before it begins.
+    :param is_interrupted: tells whether no further change is to begin.
     """
 
     def __init__(
@@ -214,11 +224,13 @@ class Tuning:
         host: Host,
         cpus: CpuSet,
         report: Callable[[str], object],
+        is_interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self._host = host
         self._root = host.root
         self._cpus = cpus
         self._report = report
+        self._is_interrupted = is_interrupted
         self._records = Records(host.root)
         self._boot = maintenance.boot_of(host.root)
         # As long as the record is locked, it is this: entries by their paths.
@@ -245,6 +257,9 @@ class Tuning:
         with self._alone(dry):
             programs = self._programs()
             for batch in _batches(settings):
+                if self._is_interrupted():
+                    yield from map(_interrupted, map(self._outcome, batch))
+                    continue
                 earlier = dict(self._entries)
                 if not dry:
                     self._begin(batch, codes)
@@ -262,7 +277,7 @@ class Tuning:
                         for each in batch
                     ]
                 for outcome in found:
-                    if outcome.result is Result.WAITS:
+                    if outcome.result in _UNTOUCHED:
                         self._put(outcome.path, earlier.get(outcome.path))
                 if not dry:
                     self._save()
@@ -289,6 +304,9 @@ class Tuning:
             # A boot loader's files are made once its configuration is back.
             found.sort(key=lambda each: each.kind is Kind.PROGRAM)
             for batch in _batches(found):
+                if self._is_interrupted():
+                    yield from map(_interrupted, map(self._undone, batch))
+                    continue
                 cpus = CpuSet().union(*(x.undo for x in batch))
                 with self._quiet(cpus, programs, dry=dry) as in_way:
                     outcomes = [
@@ -340,6 +358,8 @@ class Tuning:
         :param why: what is in its way, a clause.
         :param change: returns why it was left alone.
         """
+        if self._is_interrupted():
+            return _interrupted(outcome)
         result = Result.PLANNED if dry else outcome.result
         try:
             if why:
@@ -728,6 +748,10 @@ class Tuning:
         return Outcome(
             entry.path, entry.kind, value, before, Result.UNDONE, lost=lost
         )
+
+
+def _interrupted(outcome: Outcome) -> Outcome:
+    return dataclasses.replace(outcome, result=Result.INTERRUPTED)
 
 
 def _batches(settings: Iterable[T]) -> Iterator[list[T]]:

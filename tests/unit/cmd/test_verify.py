@@ -305,6 +305,18 @@ class LatencyTest(test_watch.ProgramTest):
         code, out, _ = self.measure("--resume")
         self.assertEqual(0, code, out)
 
+    def test_ctrl_c_in_the_middle(self):
+        self.lasting()
+        self.copying("oslat", f"kill -INT {os.getpid()}; sleep 60")
+        code, out, err = self.measure()
+        self.assertEqual(130, code)
+        self.assertIn("oslat: does not count: it was interrupted", out)
+        self.assertIn("go on with --resume", err)
+        self.copying("oslat", "sleep 1")
+        self.program("cyclictest", "exit 9")
+        code, out, _ = self.measure("--resume")
+        self.assertEqual(0, code, out)
+
     def test_a_load_killed_in_the_middle(self):
         killed = self.place / "killed"
         self.program("stress-ng", f"echo $$ > {killed}; kill -9 $$")

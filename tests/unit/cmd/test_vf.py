@@ -3,7 +3,9 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -256,6 +258,22 @@ class VfCommandTest(unittest.TestCase):
         self.assertIn("making 4 VFs of enp1s0", self.told.getvalue())
         printed = self.run_command("provision", *config)
         self.assertIn("4 VFs for guests, nothing to do", printed)
+
+    def test_ctrl_c_while_a_pf_gets_its_vfs(self):
+        """It gets them; the next one does not, and that is said."""
+        self.kernel = fakes.FakeKernel(vfs=0)
+        config = self.configure("vfs = enp1s0:4")
+        provision = self.kernel.provision
+
+        def made(*args, **words):
+            os.kill(os.getpid(), signal.SIGINT)
+            return provision(*args, **words)
+
+        with mock.patch.object(self.kernel, "provision", made):
+            self.run_command("provision", *config, code=130)
+        self.assertEqual([(4, True)], self.kernel.made)
+        self.assertIn("done: enp1s0; not begun: none", self.told.getvalue())
+        self.assertIn("'sriov-rt vf provision' again", self.told.getvalue())
 
     def test_provision_that_would_destroy(self):
         self.kernel.change_device(0, up=True)

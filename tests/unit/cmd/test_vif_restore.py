@@ -3,6 +3,8 @@
 import contextlib
 import io
 import json
+import os
+import signal
 from unittest import mock
 
 from sriov_rt.cmd import main
@@ -49,6 +51,27 @@ class CommandTest(ReloadTest):
         plain = json.loads(self.run_command("--json", code=1))
         self.assertEqual({"restored", "left", "guests", "ended"}, set(plain))
         self.assertEqual(PORT, plain["left"][0][0])
+
+    def test_ctrl_c_at_the_first_of_two(self):
+        """That one is plugged again, and the other has its turn next."""
+        self.plugger.plug(asked(**VF))
+        second = {**VF, "mac": "02:00:5e:10:00:08", "name": "eth2"}
+        self.plugger.plug(asked(**second, port=fakes.OTHER))
+        self.reload()
+        plug = pluggers.Plugger.plug
+
+        def plugged(*args):
+            os.kill(os.getpid(), signal.SIGINT)
+            return plug(*args)
+
+        with mock.patch.object(pluggers.Plugger, "plug", plugged):
+            plain = json.loads(self.run_command("--json", code=130))
+        self.assertEqual([PORT], plain["restored"])
+        ((port, why),) = plain["left"]
+        self.assertEqual(fakes.OTHER, port)
+        self.assertIn("interrupted before its turn; run this again", why)
+        printed = self.run_command()
+        self.assertEqual(f"restored: {fakes.OTHER}\n", printed)
 
     def test_a_guest_needs_a_reboot(self):
         """No later run mends that, so its exit code is another one."""
