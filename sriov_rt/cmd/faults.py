@@ -40,9 +40,12 @@ class Interrupt:
     """Lets Ctrl-C end work between two of its steps: a context.
 
     A second one ends it at once, and so does the first outside of it.
+
+    :ivar is_at_once: whether that was so inside of it.
     """
 
     def __init__(self) -> None:
+        self.is_at_once = False
         self._came = False
         self._before: Any = None
 
@@ -59,7 +62,8 @@ class Interrupt:
         return self
 
     def __exit__(self, _kind: object, error: object, _trace: object) -> None:
-        self._came = self._came or isinstance(error, KeyboardInterrupt)
+        self.is_at_once = isinstance(error, KeyboardInterrupt)
+        self._came = self._came or self.is_at_once
         if signal.getsignal(signal.SIGINT) == self._note:
             signal.signal(signal.SIGINT, self._before)
 

@@ -4,6 +4,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable
 from collections.abc import Collection
@@ -157,16 +158,17 @@ class Apply(host.OfHost, command.Lister):
                         f"{setting.path}: cannot be undone: {setting.lost}"
                     )
             outcomes = _patiently(
-                lambda left: tuning.apply(
+                lambda left, done: tuning.apply(
                     [x for x in chosen if left is None or x.path in left],
                     codes,
+                    done=done,
                 ),
                 args.wait,
                 interrupt,
             )
         owed = any(x.kind is Kind.PROGRAM for x in outcomes)
         if not args.dry_run:
-            _keep_reasons(args, tuning, interrupt)
+            _keep_reasons(args, tuning, codes, outcomes, interrupt)
             owed = maintenance.boot_owed(root) is not None
         return _result(args, facts, outcomes, by_hand, interrupt, owed=owed)
 
@@ -188,7 +190,9 @@ class Apply(host.OfHost, command.Lister):
             outcomes = [*tuning.undo(kinds, force=args.force, dry=True)]
         else:
             outcomes = _patiently(
-                lambda _left: tuning.undo(kinds, force=args.force),
+                lambda left, _done: tuning.undo(
+                    kinds, only=left, force=args.force
+                ),
                 args.wait,
                 interrupt,
             )
@@ -207,12 +211,26 @@ def _judged(
 
 
 def _keep_reasons(
-    args: argparse.Namespace, tuning: Tuning, interrupt: faults.Interrupt
+    args: argparse.Namespace,
+    tuning: Tuning,
+    codes: Collection[str],
+    outcomes: Iterable[Outcome],
+    interrupt: faults.Interrupt,
 ) -> None:
+    """Keep the Reasons that the next boot still ends.
+
+    :param codes: those that it ends with all settings.
+    """
+    programs = [x.result for x in outcomes if x.kind is Kind.PROGRAM]
+    if not apply.LEFT.isdisjoint(programs):
+        codes = {*codes} - fix_plan.BY_COMMAND_LINE
     if not interrupt.came():
         with interrupt:
             after = _judged(args, *host.observe(args))
-            tuning.keep_reasons({x.code for x in (*after.must, *after.should)})
+            left = {x.code for x in (*after.must, *after.should)}
+            codes = left.intersection(codes)
+    if not interrupt.is_at_once:
+        tuning.keep_reasons(codes)
 
 
 def _kinds(args: argparse.Namespace) -> Collection[Kind]:
@@ -222,31 +240,41 @@ def _kinds(args: argparse.Namespace) -> Collection[Kind]:
 
 
 def _patiently(
-    change: Callable[[Collection[str] | None], Iterable[Outcome]],
+    change: Callable[[list[str] | None, list[str]], Iterable[Outcome]],
     wait_s: float,
     interrupt: faults.Interrupt,
 ) -> list[Outcome]:
     """Return the result of a change that is repeated while a guest waits.
 
-    :param change: takes the settings that are left; None for all.
+    :param change: takes the settings that are left, None for all, and those
+        that are done.
     :param interrupt: ends the wait, and the change between two settings.
     """
     end = time.monotonic() + wait_s
     found: dict[str, Outcome] = {}
     left: list[str] | None = None
+
+    def paths(result: apply.Result) -> list[str]:
+        return [x.path for x in found.values() if x.result is result]
+
     # A second Ctrl-C ends a change that goes on; the record says so.
     with contextlib.suppress(KeyboardInterrupt), interrupt:
         while not interrupt.came():
             # Another command does not end the wait.
             ends = () if left is None else (records.TuningRuns,)
-            with contextlib.suppress(*ends):
-                for each in change(left):
-                    found[each.path] = each
-            left = [
-                each.path
-                for each in found.values()
-                if each.result is apply.Result.WAITS
-            ]
+            try:
+                with contextlib.suppress(*ends):
+                    for each in change(left, paths(apply.Result.DONE)):
+                        found[each.path] = each
+            except apply.UndoneMeanwhile as error:
+                for path in error.paths:
+                    found[path] = dataclasses.replace(
+                        found[path],
+                        result=apply.Result.CHANGED,
+                        why="another command has undone it meanwhile",
+                    )
+                break
+            left = paths(apply.Result.WAITS)
             remaining = end - time.monotonic()
             if not left or remaining <= 0:
                 break

@@ -156,6 +156,17 @@ class Refused(Exception):
     """
 
 
+class UndoneMeanwhile(Exception):
+    """Another command has undone settings of the same plan.
+
+    :param paths: theirs.
+    """
+
+    def __init__(self, paths: Collection[str]) -> None:
+        self.paths = paths
+        super().__init__(", ".join(paths))
+
+
 class Host:
     """A host whose settings are written.
 
@@ -244,17 +255,23 @@ class Tuning:
         settings: Iterable[Setting],
         codes: Collection[str] = (),
         *,
+        done: Collection[str] = (),
         dry: bool = False,
     ) -> Iterator[Outcome]:
         """Apply settings and yield the result for each.
 
         :param codes: of the Reasons that the next boot ends with them.
+        :param done: settings that were applied before these, of one plan.
         :param dry: nothing is changed.
+        :raises UndoneMeanwhile: if one of those was undone; then none of
+            these is applied.
         :raises TuningRuns: if another program changes settings.
         :raises RecordDamaged: if what there was cannot be told any more.
         :raises OSError: if the record cannot be written.
         """
         with self._alone(dry):
+            if undone := [x for x in done if x not in self._entries]:
+                raise UndoneMeanwhile(undone)
             programs = self._programs()
             for batch in _batches(settings):
                 if self._is_interrupted():
@@ -287,11 +304,13 @@ class Tuning:
         self,
         kinds: Collection[Kind],
         *,
+        only: Collection[str] | None = None,
         force: bool = False,
         dry: bool = False,
     ) -> Iterator[Outcome]:
         """Undo settings and yield the result for each, the last one first.
 
+        :param only: those that are undone; None for all.
         :param force: those that somebody has changed since, too.
         :raises TuningRuns: as :meth:`apply`.
         :raises RecordDamaged: as :meth:`apply`.
@@ -300,7 +319,11 @@ class Tuning:
         with self._alone(dry):
             programs = self._programs()
             entries = self._live(self._records.read() if dry else self._saved)
-            found = [x for x in entries if x.kind in kinds][::-1]
+            found = [
+                each
+                for each in entries[::-1]
+                if each.kind in kinds and (only is None or each.path in only)
+            ]
             # A boot loader's files are made once its configuration is back.
             found.sort(key=lambda each: each.kind is Kind.PROGRAM)
             for batch in _batches(found):
@@ -462,6 +485,7 @@ class Tuning:
             if is_kernel and not self._is_value(entry, found):
                 text = _line(found[entry.path].data)
                 raise Refused(f"the kernel made {text} of it")
+            _check_booted(setting, found)
         except Refused:
             # What cannot be set back is kept for an undo.
             with contextlib.suppress(Refused):
@@ -470,6 +494,8 @@ class Tuning:
                     self._unmake(entry)
                 self._put(entry.path, earlier)
             raise
+        if setting.kind is Kind.FILE and not self._is_value(entry, found):
+            raise Refused("somebody else has written it meanwhile")
         self._put(entry.path, dataclasses.replace(entry, after=found))
         return ""
 
@@ -538,6 +564,7 @@ class Tuning:
             return ""
         if not is_program or found == entry.after:
             self._set_back(entry)
+            self._check_back(entry)
         elif found != entry.before:
             # A kernel that was installed since has an entry as well, so the
             # files are made again.
@@ -557,6 +584,24 @@ class Tuning:
             # An interrupt that was freed has no file any more.
             elif found[path] != ABSENT:
                 self._write(path, f"{_writable(state.data.decode())}\n")
+
+    def _check_back(self, entry: Entry) -> None:
+        """Check that the files of a setting have what they had.
+
+        :raises Refused: if one has not.
+        """
+        found = self._states(entry)
+        is_kernel = entry.kind is Kind.KERNEL
+        for path, state in entry.before.items():
+            texts = [x.data.decode("latin-1") for x in (found[path], state)]
+            is_gone = found[path] == ABSENT
+            if is_kernel:
+                # An interrupt that was freed has no file any more.
+                is_back = is_gone or rule_of(path).same(*map(_writable, texts))
+            else:
+                is_back = texts[0] == texts[1] and is_gone is (state == ABSENT)
+            if not is_back:
+                raise Refused(f"{path} has {_line(found[path].data)} still")
 
     # Files
 
@@ -748,6 +793,21 @@ class Tuning:
         return Outcome(
             entry.path, entry.kind, value, before, Result.UNDONE, lost=lost
         )
+
+
+def _check_booted(setting: Setting, found: Mapping[str, State]) -> None:
+    """Check that a program has brought the kernel's arguments to its files.
+
+    :raises Refused: if one does not have them.
+    """
+    for path in setting.booted:
+        words = {*found[path].data.decode(errors="replace").split()}
+        lacks = [x for x in setting.value.split() if x not in words]
+        if lacks:
+            raise Refused(
+                f"{path} has no {' '.join(lacks)} afterwards: other files of "
+                "the boot loader take precedence"
+            )
 
 
 def _interrupted(outcome: Outcome) -> Outcome:

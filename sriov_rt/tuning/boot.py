@@ -249,6 +249,7 @@ def _program(
             command=command,
             undo_command=undo_command,
             files=files,
+            booted=booted,
         )
     ]
 

@@ -243,8 +243,6 @@ class ChangedTest(ReloadTestCase):
             f"vf_macs = {network.PF}:{MacsTest.FIRST}\n"
         )
         self.vm.push(config.encode(), test_vif_kinds.CONFIG)
-        self.vm.push(config.encode(), "/etc/sriov_rt/sriov-rt.conf")
-        self.addCleanup(self.sh, "rm /etc/sriov_rt/sriov-rt.conf")
         self.done("vf", "provision")
         self.assertEqual([], self.drifts())
         name = f"{network.PF}v0"

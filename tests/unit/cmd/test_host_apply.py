@@ -51,7 +51,8 @@ class HostApplyTestCase(trees.TreeTest):
             contextlib.redirect_stderr(self.said),
         ):
             found = main.main(["host", *words, *root])
-        self.assertEqual(code, found, printed.getvalue())
+        said = f"{printed.getvalue()}{self.said.getvalue()}"
+        self.assertEqual(code, found, said)
         return printed.getvalue()
 
     def read(self, relative: str) -> str:
@@ -168,6 +169,45 @@ class HostApplyTest(HostApplyTestCase):
         with self.sleeping(lambda: next(pauses)()):
             printed = self.run_command("apply", "--wait", "60")
         self.assertIn(f"done: /{fakes.KSM}", printed)
+
+    def test_an_undo_meanwhile_ends_the_wait(self):
+        """What was undone on purpose is not applied by who waits still."""
+        self.claim()
+        path = f"run/sriov-rt/cpus/{UUID}.json"
+
+        def meanwhile():
+            self.tree.remove(path)
+            self.run_command("apply", "--undo")
+
+        with self.sleeping(meanwhile):
+            printed = self.run_command("apply", "--wait", "60", code=1)
+        self.assertNotIn("\ndone: ", printed)
+        self.assertIn(f"changed: /{fakes.RUNTIME}: ", printed)
+        self.assertIn("another command has undone it", printed)
+        self.assertIn(f"waits: /{fakes.KSM}: ", printed)
+        self.assertEqual(self.before, fakes.snapshot(self.tree))
+
+    def test_what_is_applied_meanwhile_is_not_undone(self):
+        self.run_command("apply", "--now")
+        self.claim()
+        path = f"run/sriov-rt/cpus/{UUID}.json"
+
+        def meanwhile():
+            self.tree.remove(path)
+            self.run_command("apply", "--persist")
+
+        with self.sleeping(meanwhile):
+            self.run_command("apply", "--undo", "--wait", "60")
+        self.assertEqual("950000\n", self.read(fakes.RUNTIME))
+        self.assertTrue((self.tree.path / "etc/sysctl.d").exists())
+
+    def test_a_boot_that_would_not_help_is_not_owed(self):
+        """The command line could not be changed."""
+        refused = apply.Refused("update-grub: no space left")
+        with mock.patch.object(fakes.FakeHost, "run", side_effect=refused):
+            self.run_command("apply", code=1)
+        verdict = json.loads(self.run_command("check", "--json", code=1))
+        self.assertNotIn("cpus_not_isolated", verdict["boot_owed"])
 
     def test_a_dry_run_of_an_undo_is_as_the_undo(self):
         self.run_command("apply")

@@ -10,6 +10,7 @@ import time
 import unittest
 from unittest import mock
 
+from sriov_rt import files
 from sriov_rt.codec import Unknown
 from sriov_rt.host import maintenance
 from sriov_rt.host.root import Root
@@ -214,6 +215,47 @@ class ApplyTest(TuningTest):
         self.assert_as_before()
 
     @unittest.skipUnless(os.geteuid() == 0, "only root gives files away")
+    def test_arguments_that_do_not_reach_the_boot_loader_are_no_success(self):
+        """Another file of /etc/default/grub.d sets the line after ours."""
+        self.tree.write(
+            "etc/default/grub.d/99-site.cfg",
+            'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n',
+        )
+        fakes.update_grub(self.tree)
+        self.before = fakes.snapshot(self.tree)
+        found = self.apply()["update-grub"]
+        self.assertIs(Result.REFUSED, found.result)
+        self.assertIn("/boot/grub/grub.cfg has no isolcpus=", found.why)
+        self.assertIn("take precedence", found.why)
+        self.undo()
+        self.assert_as_before()
+
+    def test_a_file_that_somebody_else_writes_just_then_is_his(self):
+        sync = files.sync
+
+        def written(directory):
+            if directory.name == "sysctl.d":
+                self.tree.write(SYSCTL, "theirs\n")
+            sync(directory)
+
+        with mock.patch.object(files, "sync", written):
+            found = self.apply()[f"/{SYSCTL}"]
+        self.assertIs(Result.REFUSED, found.result)
+        self.assertIn("somebody else has written it", found.why)
+        self.assertIs(Result.CHANGED, self.undo()[f"/{SYSCTL}"].result)
+        self.assertEqual("theirs\n", self.read(SYSCTL))
+
+    def test_an_undo_that_the_kernel_makes_another_value_of(self):
+        """It is not called undone, and the next one undoes it."""
+        self.apply()
+        self.host.deaf = {fakes.RUNTIME}
+        found = self.undo()[f"/{fakes.RUNTIME}"]
+        self.assertIs(Result.REFUSED, found.result)
+        self.assertIn("sched_rt_runtime_us has -1 still", found.why)
+        self.host.deaf = set()
+        self.assertEqual([f"/{fakes.RUNTIME}"], list(self.undo()))
+        self.assert_as_before()
+
     def test_a_file_of_somebody_else_is_not_replaced(self):
         os.chown(self.tree.path / "etc/tuned/active_profile", 7, 8)
         found = self.apply()["/etc/tuned/active_profile"]
