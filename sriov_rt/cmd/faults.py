@@ -77,11 +77,11 @@ class Interrupt:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, number)
         try:
             if signal.sigtimedwait(number, seconds) is not None:
-                self._note()
+                self._note(signal.SIGINT, None)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def _note(self, *_signal: object) -> None:
+    def _note(self, _number: int, _frame: object) -> None:
         self._came = True
         signal.signal(signal.SIGINT, self._before)
 

@@ -36,6 +36,7 @@ from sriov_rt.host.container import sees_host_processes
 from sriov_rt.host.root import MAX_TEXT
 from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.tuning import boot
 from sriov_rt.tuning import records
 from sriov_rt.tuning.records import ABSENT
 from sriov_rt.tuning.records import Entry
@@ -562,16 +563,36 @@ class Tuning:
             return f"it {has}, which is not ours; --force undoes it"
         if dry:
             return ""
-        if not is_program or found == entry.after:
-            self._set_back(entry)
-            self._check_back(entry)
-        elif found != entry.before:
+        if is_program and (
+            found not in (entry.before, entry.after) or self._came(entry)
+        ):
             # A kernel that was installed since has an entry as well, so the
             # files are made again.
             self._host.run(entry.command)
+        if not is_program or found == entry.after:
+            self._set_back(entry)
+            self._check_back(entry)
+        if is_program and (came := self._came(entry)):
+            raise Refused(
+                f"{', '.join(came)} has the arguments still, of a kernel that "
+                "was installed since; remove them there"
+            )
         self._unmake(entry)
         self._put(entry.path, None)
         return ""
+
+    def _came(self, entry: Entry) -> list[str]:
+        """Return the entries with a program's arguments that it did not make.
+
+        A kernel that is installed takes over the line of those before.
+        """
+        words = {*entry.value.split()}
+        return [
+            path
+            for path in boot.entries_of(self._root)
+            if path not in entry.before
+            and words <= {*_decoded(self._state(entry, path)).split()}
+        ]
 
     def _set_back(self, entry: Entry) -> None:
         """Give the files of a setting back what they had."""
@@ -801,7 +822,7 @@ def _check_booted(setting: Setting, found: Mapping[str, State]) -> None:
     :raises Refused: if one does not have them.
     """
     for path in setting.booted:
-        words = {*found[path].data.decode(errors="replace").split()}
+        words = {*_decoded(found[path]).split()}
         lacks = [x for x in setting.value.split() if x not in words]
         if lacks:
             raise Refused(
@@ -843,6 +864,10 @@ def _pieces(data: bytes) -> tuple[str, ...]:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _decoded(state: State) -> str:
+    return state.data.decode(errors="replace")
 
 
 def _line(data: bytes) -> str:

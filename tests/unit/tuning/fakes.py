@@ -172,7 +172,9 @@ class FakeHost(apply.Host):
         death.point()
 
     def _grubby(self, options):
-        for path in (f"boot/{ENTRY}", "etc/kernel/cmdline"):
+        entries = self.tree.path.glob("boot/loader/entries/*.conf")
+        paths = [str(x.relative_to(self.tree.path)) for x in entries]
+        for path in (*sorted(paths), "etc/kernel/cmdline"):
             text = (self.tree.path / path).read_text()
             for each in options:
                 verb, _, words = each.partition("=")

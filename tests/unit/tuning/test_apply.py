@@ -427,6 +427,39 @@ class ChangedTest(TuningTest):
         self.assertEqual(2, len(self.host.commands))
         self.assert_as_before()
 
+    def came(self, directory: str) -> str:
+        """Install a kernel, whose entry has the line of those to come."""
+        line = self.read("etc/kernel/cmdline")
+        path = f"{directory}/loader/entries/4f2a-6.12.conf"
+        self.tree.write(path, f"title New\noptions {line}")
+        self.assertIn("nohz_full=", self.read(path))
+        return path
+
+    def test_a_kernel_that_grubby_has_given_the_arguments_loses_them(self):
+        self.reset(fakes.fedora)
+        self.apply()
+        path = self.came("boot")
+        self.assertIn(Result.UNDONE, {x.result for x in self.undo().values()})
+        self.assertNotIn("nohz_full=", self.read(path))
+        self.tree.remove(path)
+        self.assert_as_before()
+
+    def test_a_kernel_that_keeps_the_arguments_is_named(self):
+        """kernel-install writes the entry of one kernel alone."""
+        self.reset(fakes.systemd_boot)
+        self.apply()
+        path = self.came("efi")
+        for _ in range(2):
+            (found,) = (
+                x for x in self.undo().values() if x.kind is Kind.PROGRAM
+            )
+            self.assertIs(Result.REFUSED, found.result)
+            self.assertIn(f"/{path} has the arguments still", found.why)
+        self.tree.remove(path)
+        self.undo()
+        self.assert_as_before()
+        self.assertEqual({}, self.undo())
+
     def test_a_freed_interrupt_is_nothing_to_undo(self):
         self.apply()
         self.tree.remove("proc/irq/26")
