@@ -45,7 +45,7 @@ def of_host(root: Root) -> tuple[ChangedVf, ...]:
 
     def look() -> tuple[ChangedVf, ...]:
         try:
-            return tuple(find(vfs.list(), records.all(), amounts))
+            return tuple(find(vfs.list(), records.every(), amounts))
         except NoSuchDevice:
             return ()  # a PF goes or comes just now
 

@@ -26,7 +26,7 @@ VF = "0000:01:10.0"
 
 class ChangedVfsTest(fakes.HostTest):
     def found(self, *amounts):
-        records = Records(self.directory).all()
+        records = Records(self.directory).every()
         return [*changed_vfs.find(self.vfs.list(), records, amounts)]
 
     def change(self, **settings):
@@ -71,6 +71,18 @@ class PortTest(ChangedVfsTest):
         with self.assertRaises(fakes.Killed):
             self.plugger.unplug(fakes.PORT)
         self.host.clock.set(None)
+        self.assertEqual([], self.found())
+
+    def test_one_that_gets_a_second_port_just_now_is_not_judged(self):
+        self.plugs(Kind.MACVLAN)
+        self.change(trust=True)
+        self.assertTrue(self.found())
+        self.change(trust=False)
+        self.host.clock.set(4)
+        with self.assertRaises(fakes.Killed):
+            self.plugs(Kind.MACVLAN, port=OTHER, name="eth2")
+        self.host.clock.set(None)
+        self.change(trust=True)
         self.assertEqual([], self.found())
 
     def test_of_a_vf_that_was_made_again_nothing_is_said(self):
