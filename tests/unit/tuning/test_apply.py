@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import sys
 import time
 import unittest
 from unittest import mock
@@ -81,6 +82,11 @@ class ProgramTest(unittest.TestCase):
         """As 'su' leaves it on Debian: update-grub is in /usr/sbin."""
         with mock.patch.dict(os.environ, {"PATH": "/usr/bin:/bin"}):
             apply.Host(Root("/")).run(("sh", "-c", "chroot --version"))
+
+    def test_a_terminal_does_not_interrupt_it(self):
+        """Ctrl-C goes to the terminal's session."""
+        code = "import os; raise SystemExit(os.getsid(0) != os.getpid())"
+        apply.Host(Root("/")).run((sys.executable, "-c", code))
 
 
 class ApplyTest(TuningTest):
