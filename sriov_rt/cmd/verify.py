@@ -66,7 +66,12 @@ class Measure(command.Lister):
         """Measure, or return the plan."""
         if args.dry_run:
             return command.lines(self.plan(args), column="Step")
-        return self.measure(args)
+        try:
+            return self.measure(args)
+        except KeyboardInterrupt:
+            # Between two runs: each result is written at once.
+            faults.say("what was measured is kept; go on with --resume")
+            raise
 
 
 def add_duration(

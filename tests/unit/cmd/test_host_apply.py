@@ -22,6 +22,7 @@ from sriov_rt.cmd import main
 from sriov_rt.facts import HostHold
 from sriov_rt.tuning import apply
 from sriov_rt.tuning import records
+from tests.unit.cmd import interrupts
 from tests.unit.host import trees
 from tests.unit.tuning import fakes
 
@@ -263,8 +264,9 @@ class HostApplyTest(HostApplyTestCase):
 class InterruptedTest(HostApplyTestCase):
     """Ctrl-C: a real SIGINT."""
 
-    def interrupt(self, *_args) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+    def setUp(self):
+        super().setUp()
+        interrupts.accept(self)
 
     def interrupted_at(self, number: int):
         """Send it while a setting of the kernel is written, from 1."""
@@ -273,7 +275,7 @@ class InterruptedTest(HostApplyTestCase):
 
         def written(*args):
             if next(calls) == number:
-                self.interrupt()
+                interrupts.send()
             return write(*args)
 
         return mock.patch.object(fakes.FakeHost, "write", written)
@@ -315,7 +317,7 @@ class InterruptedTest(HostApplyTestCase):
 
     def test_the_wait_ends_at_once(self):
         self.claim()
-        timer = threading.Timer(2.0, self.interrupt)
+        timer = threading.Timer(2.0, interrupts.send)
         timer.start()
         self.addCleanup(timer.join)
         began = time.monotonic()
@@ -325,8 +327,8 @@ class InterruptedTest(HostApplyTestCase):
 
     def test_a_second_one_ends_a_change_that_goes_on(self):
         def run(*_args):
-            self.interrupt()
-            self.interrupt()
+            interrupts.send()
+            interrupts.send()
             self.fail("it was not ended")
 
         with mock.patch.object(fakes.FakeHost, "run", run):
@@ -393,5 +395,6 @@ sys.exit(main.main(sys.argv[1:]))
 
 
 def _take_terminal() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -3,9 +3,7 @@
 import contextlib
 import io
 import json
-import os
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +17,7 @@ from sriov_rt.nic import use
 from sriov_rt.nic import vfs
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.vif import tenants
+from tests.unit.cmd import interrupts
 from tests.unit.cmd import tables
 from tests.unit.nic import fakes
 
@@ -260,13 +259,14 @@ class VfCommandTest(unittest.TestCase):
         self.assertIn("4 VFs for guests, nothing to do", printed)
 
     def test_ctrl_c_while_a_pf_gets_its_vfs(self):
-        """It gets them; the next one does not, and that is said."""
+        """It gets them, and what is left is said."""
+        interrupts.accept(self)
         self.kernel = fakes.FakeKernel(vfs=0)
         config = self.configure("vfs = enp1s0:4")
         provision = self.kernel.provision
 
         def made(*args, **words):
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupts.send()
             return provision(*args, **words)
 
         with mock.patch.object(self.kernel, "provision", made):

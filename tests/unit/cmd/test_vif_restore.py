@@ -3,8 +3,6 @@
 import contextlib
 import io
 import json
-import os
-import signal
 from unittest import mock
 
 from sriov_rt.cmd import main
@@ -13,6 +11,7 @@ from sriov_rt.guest import running
 from sriov_rt.vif import plugger as pluggers
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.model import Kind
+from tests.unit.cmd import interrupts
 from tests.unit.host import trees
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import PORT
@@ -54,6 +53,7 @@ class CommandTest(ReloadTest):
 
     def test_ctrl_c_at_the_first_of_two(self):
         """That one is plugged again, and the other has its turn next."""
+        interrupts.accept(self)
         self.plugger.plug(asked(**VF))
         second = {**VF, "mac": "02:00:5e:10:00:08", "name": "eth2"}
         self.plugger.plug(asked(**second, port=fakes.OTHER))
@@ -61,7 +61,7 @@ class CommandTest(ReloadTest):
         plug = pluggers.Plugger.plug
 
         def plugged(*args):
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupts.send()
             return plug(*args)
 
         with mock.patch.object(pluggers.Plugger, "plug", plugged):
