@@ -21,6 +21,7 @@ import contextlib
 import dataclasses
 import enum
 import os
+import shlex
 import threading
 import types
 from collections.abc import Iterator
@@ -295,7 +296,7 @@ def command(tenancy: Tenancy, now: VfSettings, pf: str, index: int) -> str:
         if isinstance(expected, bool):
             text = "on" if expected else "off"
         words += [name, text]
-    return " ".join(words)
+    return shlex.join(words)
 
 
 class Tenancies:
