@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import dataclasses
 import io
 import json
 import pathlib
@@ -101,6 +102,12 @@ class VfCommandTest(unittest.TestCase):
         )
         self.assertEqual(2, len(self.run_json("list", "enp1s0")))
         self.assertIn("there is none", self.fails("list", "enp9s0"))
+
+    def test_show_says_what_was_changed_behind_a_port(self):
+        noted = dataclasses.replace(self.kernel.settings[0], vlan=7)
+        self.kernel.tenancies.note("0000:01:10.0", noted)
+        shown = tables.fields(self.run_command("show", "enp1s0/0"))
+        self.assertEqual("its vlan is 0 and not 7", shown["reason"])
 
     def test_counters_and_their_file(self):
         self.kernel.counted = {1: {"rx_packets": 7, "tx_bytes": 9}}
