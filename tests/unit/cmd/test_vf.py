@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
-import dataclasses
 import io
 import json
 import pathlib
@@ -13,6 +12,7 @@ from unittest import mock
 
 from sriov_rt.cmd import main
 from sriov_rt.codec import Unknown
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic import mapping
 from sriov_rt.nic import use
 from sriov_rt.nic import vfs
@@ -104,7 +104,7 @@ class VfCommandTest(unittest.TestCase):
         self.assertIn("there is none", self.fails("list", "enp9s0"))
 
     def test_show_says_what_was_changed_behind_a_port(self):
-        noted = dataclasses.replace(self.kernel.settings[0], vlan=7)
+        noted = VfSettings(vlan=7, spoofchk=True)
         self.kernel.tenancies.note("0000:01:10.0", noted)
         shown = tables.fields(self.run_command("show", "enp1s0/0"))
         self.assertEqual("its vlan is 0 and not 7", shown["reason"])
