@@ -543,6 +543,21 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "that it was on, and its guest takes no other; hard-reboot "
             "instance {instance}"
         ),
+        "port_vf_changed": (
+            "VF {address} of port {port} was changed behind it ({why}); if "
+            "nobody means that, run '{command}', or unplug the port and plug "
+            "it again"
+        ),
+        "vf_mac_changed": (
+            "interface {name} of VF {address} has MAC {mac}, and [nic] "
+            "vf_macs gives it {configured}; if nobody means that, run "
+            "'sriov-rt vf provision' while the VF is idle, or 'ip link set "
+            "{name} address {configured}', else change [nic] vf_macs"
+        ),
+        "vfs_unknown": (
+            "it is unknown whether VFs were changed ({why}); run 'sriov-rt "
+            "vf list' as root, and correct what it names"
+        ),
         "vf_quarantined": (
             "VF {address} is quarantined for {holder} ({why}); see 'sriov-rt "
             "vf show {address}', and once nothing uses the VF, end the "

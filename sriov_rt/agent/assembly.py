@@ -14,6 +14,8 @@ from sriov_rt.agent import audit
 from sriov_rt.agent import options
 from sriov_rt.agent import withdrawal
 from sriov_rt.agent.audit import Audit
+from sriov_rt.agent.audit import FindChanged
+from sriov_rt.agent.audit import no_changes
 from sriov_rt.agent.listener import Endpoint
 from sriov_rt.agent.listener import Listener
 from sriov_rt.agent.metrics import CountVfs
@@ -70,12 +72,14 @@ def assemble(
     conf: cfg.ConfigOpts,
     crashed: Callable[[], None],
     count_vfs: CountVfs = tuple,
+    find_changed: FindChanged = no_changes,
 ) -> Agent:
     """Return the agent that a configuration describes, not started.
 
     :param conf: with the options of :mod:`sriov_rt.agent.options`.
     :param crashed: called if a thread meets an error it should not.
     :param count_vfs: as of :class:`Metrics`.
+    :param find_changed: as of :func:`audit.observe`.
     :raises PlacementMisconfigured: see there.
     :raises LabelSourceMissing: see there.
     :raises SriovRtError: if metrics are enabled and their library is not
@@ -96,6 +100,7 @@ def assemble(
             audit.observe,
             Root(conf.agent.root),
             kubelet_directory=conf.agent.kubelet_directory,
+            find_changed=find_changed,
         ),
         conf.agent.audit_interval,
         notify,

@@ -19,6 +19,7 @@ from typing import Any
 from sriov_rt.codec import Unknown
 from sriov_rt.codec import known_or
 from sriov_rt.decide import audit
+from sriov_rt.exceptions import SriovRtError
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import DecisiveFacts
 from sriov_rt.facts import HostFacts
@@ -52,6 +53,15 @@ EVENT = "sriov_rt.guest.drift"
 MAX_DRIFTS = 256
 
 _UNKNOWN = Unknown("no audit has finished yet")
+
+#: Finds the VFs of a host that were changed: who has each, or an empty text,
+#: and the Reason.
+FindChanged = Callable[[Root], Iterable[tuple[str, Reason]]]
+
+
+def no_changes(_root: Root) -> Iterable[tuple[str, Reason]]:
+    """Find none: what says so is in a room beside."""
+    return ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,11 +118,15 @@ class Drifted:
 
 
 def observe(
-    root: Root, facts: HostFacts, kubelet_directory: str = kubelet.DIRECTORY
+    root: Root,
+    facts: HostFacts,
+    kubelet_directory: str = kubelet.DIRECTORY,
+    find_changed: FindChanged = no_changes,
 ) -> list[Drift] | Unknown:
     """Return what running guests are no longer; ``since`` is 0 in each.
 
     :param kubelet_directory: where the kubelet keeps its state.
+    :param find_changed: finds the VFs that were changed behind who has them.
     """
     guests = running.every(root)
     if isinstance(guests, Unknown):
@@ -137,6 +151,7 @@ def observe(
         *pods(kubelet.observe(root, kubelet_directory), host, cpus),
         *quarantined(facts),
         *lost(facts),
+        *changed(root, find_changed),
         *reserved(root, time.time()),
     ]
 
@@ -172,6 +187,17 @@ def lost(facts: HostFacts) -> Iterator[Drift]:
         yield Drift(
             each.instance, why.code, each.port, why.message, why.remedy, 0.0
         )
+
+
+def changed(root: Root, find: FindChanged) -> Iterator[Drift]:
+    """Yield a drift for each VF that was changed behind who has it."""
+    try:
+        found = find(root)
+    except SriovRtError as error:
+        yield _drift("", reason("vfs_unknown", why=str(error)))
+        return
+    for instance, why in found:
+        yield _drift(instance, why)
 
 
 def reserved(root: Root, now: float) -> Iterator[Drift]:

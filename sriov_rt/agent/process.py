@@ -21,6 +21,8 @@ from sriov_rt import config
 from sriov_rt import exceptions
 from sriov_rt.agent import options
 from sriov_rt.agent.assembly import assemble
+from sriov_rt.agent.audit import FindChanged
+from sriov_rt.agent.audit import no_changes
 from sriov_rt.agent.metrics import CountVfs
 from sriov_rt.service import guru_meditation
 from sriov_rt.service import signals
@@ -76,14 +78,24 @@ def configure(
     return conf
 
 
-def serve(conf: cfg.ConfigOpts, count_vfs: CountVfs = tuple) -> int:
+def serve(
+    conf: cfg.ConfigOpts,
+    count_vfs: CountVfs = tuple,
+    find_changed: FindChanged = no_changes,
+) -> int:
     """Run the agent until it is stopped; return the exit code.
 
     :param count_vfs: as of :class:`Metrics`.
+    :param find_changed: as of :func:`audit.observe`.
     """
     received: queue.SimpleQueue[int] = queue.SimpleQueue()
     guru_meditation.handle_signals(conf, NAME, received.put)
-    agent = assemble(conf, lambda: received.put(signals.CRASHED), count_vfs)
+    agent = assemble(
+        conf,
+        lambda: received.put(signals.CRASHED),
+        count_vfs,
+        find_changed,
+    )
     # Not a launcher: those put the service into a child process, which they
     # restart on SIGHUP, traits withdrawn and all.
     services = service.Services(restart_method="mutate")
@@ -114,15 +126,16 @@ def main(
     arguments: Sequence[str] | None = None,
     check: Check = _nothing,
     count_vfs: CountVfs = tuple,
+    find_changed: FindChanged = no_changes,
 ) -> int:
     """Run the agent and return its exit code.
 
     :param arguments: without the program's name; ``sys.argv`` by default.
     :param check: checks what the facts are read from.
-    :param count_vfs: as of :func:`serve`.
+    :param count_vfs: as of :func:`serve`; so for find_changed.
     """
     try:
-        return serve(configure(arguments, check), count_vfs)
+        return serve(configure(arguments, check), count_vfs, find_changed)
     except (
         cfg.Error,
         exceptions.SriovRtError,

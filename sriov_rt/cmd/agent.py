@@ -3,6 +3,7 @@
 """The ``sriov-rt-agent`` command."""
 
 import sys
+from collections.abc import Iterable
 from collections.abc import Sequence
 
 from oslo_config import cfg
@@ -12,6 +13,7 @@ from sriov_rt.cmd import faults
 from sriov_rt.facts import CountedVf
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.reason import Reason
 from sriov_rt.service import threads
 
 
@@ -32,7 +34,14 @@ def _run(arguments: Sequence[str] | None) -> int:
     threads.choose()
     from sriov_rt.agent import process
 
-    return process.main(arguments, check_observed, _count_vfs)
+    return process.main(arguments, check_observed, _count_vfs, _find_changed)
+
+
+def _find_changed(root: Root) -> Iterable[tuple[str, Reason]]:
+    """Return the VFs that were changed behind their ports."""
+    from sriov_rt.vif import changed_vfs
+
+    return changed_vfs.of_host(root)
 
 
 def _count_vfs() -> Sequence[CountedVf]:

@@ -3,12 +3,16 @@
 """Messages on standard error, and exit codes after a fault."""
 
 import codecs
+import contextlib
 import errno
 import io
 import logging
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable
+from typing import Any
 
 from sriov_rt import exceptions
 from sriov_rt.parse.text import printable
@@ -37,6 +41,56 @@ _REMEDIES = {
 #: What is printed for a character that a locale does not have.
 _PLAIN = {"µ": "u", "…": "...", "×": "x", "–": "-"}
 _ERRORS = "sriov_rt_plain"
+
+
+class Interrupt:
+    """Lets Ctrl-C end work between two of its steps: a context.
+
+    A second one ends it at once, and so does the first outside of it.
+
+    :ivar is_at_once: whether that was so inside of it.
+    """
+
+    def __init__(self) -> None:
+        self.is_at_once = False
+        self._came = False
+        self._before: Any = None
+
+    def came(self) -> bool:
+        """Return whether Ctrl-C came."""
+        return self._came
+
+    def __enter__(self) -> "Interrupt":
+        self._before = signal.getsignal(signal.SIGINT)
+        # Who has it ignored, or sees to it, keeps that.
+        if self._before is signal.default_int_handler:
+            with contextlib.suppress(ValueError):  # not the main thread
+                signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
+        self.is_at_once = isinstance(error, KeyboardInterrupt)
+        self._came = self._came or self.is_at_once
+        if signal.getsignal(signal.SIGINT) == self._note:
+            signal.signal(signal.SIGINT, self._before)
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep until the time is over or Ctrl-C comes."""
+        if signal.getsignal(signal.SIGINT) != self._note:
+            time.sleep(seconds)
+            return
+        # A sleep goes on after a signal whose handler returns.
+        number = {signal.SIGINT}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, number)
+        try:
+            if signal.sigtimedwait(number, seconds) is not None:
+                self._note(signal.SIGINT, None)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _note(self, _number: int, _frame: object) -> None:
+        self._came = True
+        signal.signal(signal.SIGINT, self._before)
 
 
 def say(text: str) -> None:

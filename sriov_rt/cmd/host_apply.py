@@ -4,6 +4,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable
 from collections.abc import Collection
@@ -55,7 +56,8 @@ class Apply(host.OfHost, command.Lister):
     epilog = (
         "Exit code 1: a setting is left as it is, since a realtime guest is "
         "in its way, somebody has changed it since, or it is to be changed "
-        "by hand."
+        "by hand. 130: Ctrl-C came; what was begun is done, and the results "
+        "say what is not."
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -106,14 +108,16 @@ class Apply(host.OfHost, command.Lister):
             placed_by_nova=placed_by_nova,
             tuned=fix_plan.tuned_of(root),
         )
+        interrupt = faults.Interrupt()
         tuning = Tuning(
             apply.Host(root),
             plan.dedicated | known_or(facts.cpus.isolated, CpuSet()),
             faults.progress(is_quiet=self.caller.is_quiet),
+            interrupt.came,
         )
         if args.undo:
-            return self._undo(args, facts, tuning, root)
-        return self._apply(args, facts, found, plan, tuning, root)
+            return self._undo(args, facts, tuning, root, interrupt)
+        return self._apply(args, facts, found, plan, tuning, root, interrupt)
 
     def _apply(
         self,
@@ -123,6 +127,7 @@ class Apply(host.OfHost, command.Lister):
         plan: FixPlan,
         tuning: Tuning,
         root: Root,
+        interrupt: faults.Interrupt,
     ) -> Result:
         kinds = _kinds(args)
         chosen: list[Setting] = []
@@ -153,18 +158,19 @@ class Apply(host.OfHost, command.Lister):
                         f"{setting.path}: cannot be undone: {setting.lost}"
                     )
             outcomes = _patiently(
-                lambda left: tuning.apply(
+                lambda left, done: tuning.apply(
                     [x for x in chosen if left is None or x.path in left],
                     codes,
+                    done=done,
                 ),
                 args.wait,
+                interrupt,
             )
         owed = any(x.kind is Kind.PROGRAM for x in outcomes)
         if not args.dry_run:
-            after = _judged(args, *host.observe(args))
-            tuning.keep_reasons({x.code for x in (*after.must, *after.should)})
+            _keep_reasons(args, tuning, codes, outcomes, interrupt)
             owed = maintenance.boot_owed(root) is not None
-        return _result(facts, outcomes, by_hand, owed=owed)
+        return _result(args, facts, outcomes, by_hand, interrupt, owed=owed)
 
     def _undo(
         self,
@@ -172,6 +178,7 @@ class Apply(host.OfHost, command.Lister):
         facts: HostFacts,
         tuning: Tuning,
         root: Root,
+        interrupt: faults.Interrupt,
     ) -> Result:
         kinds, now = _kinds(args), maintenance.boot_of(root)
         # The kernel that runs was booted with them.
@@ -183,9 +190,13 @@ class Apply(host.OfHost, command.Lister):
             outcomes = [*tuning.undo(kinds, force=args.force, dry=True)]
         else:
             outcomes = _patiently(
-                lambda _left: tuning.undo(kinds, force=args.force), args.wait
+                lambda left, _done: tuning.undo(
+                    kinds, only=left, force=args.force
+                ),
+                args.wait,
+                interrupt,
             )
-        return _result(facts, outcomes, (), owed=owed)
+        return _result(args, facts, outcomes, (), interrupt, owed=owed)
 
 
 def _judged(
@@ -199,6 +210,29 @@ def _judged(
     )
 
 
+def _keep_reasons(
+    args: argparse.Namespace,
+    tuning: Tuning,
+    codes: Collection[str],
+    outcomes: Iterable[Outcome],
+    interrupt: faults.Interrupt,
+) -> None:
+    """Keep the Reasons that the next boot still ends.
+
+    :param codes: those that it ends with all settings.
+    """
+    programs = [x.result for x in outcomes if x.kind is Kind.PROGRAM]
+    if not apply.LEFT.isdisjoint(programs):
+        codes = {*codes} - fix_plan.BY_COMMAND_LINE
+    if not interrupt.came():
+        with interrupt:
+            after = _judged(args, *host.observe(args))
+            left = {x.code for x in (*after.must, *after.should)}
+            codes = left.intersection(codes)
+    if not interrupt.is_at_once:
+        tuning.keep_reasons(codes)
+
+
 def _kinds(args: argparse.Namespace) -> Collection[Kind]:
     if args.now == args.persist:
         return frozenset(Kind)
@@ -206,34 +240,54 @@ def _kinds(args: argparse.Namespace) -> Collection[Kind]:
 
 
 def _patiently(
-    change: Callable[[Collection[str] | None], Iterable[Outcome]],
+    change: Callable[[list[str] | None, list[str]], Iterable[Outcome]],
     wait_s: float,
+    interrupt: faults.Interrupt,
 ) -> list[Outcome]:
     """Return the result of a change that is repeated while a guest waits.
 
-    :param change: takes the settings that are left; None for all.
+    :param change: takes the settings that are left, None for all, and those
+        that are done.
+    :param interrupt: ends the wait, and the change between two settings.
     """
     end = time.monotonic() + wait_s
-    found = {each.path: each for each in change(None)}
-    while True:
-        left = [
-            each.path
-            for each in found.values()
-            if each.result is apply.Result.WAITS
-        ]
-        remaining = end - time.monotonic()
-        if not left or remaining <= 0:
-            return list(found.values())
-        time.sleep(min(_PAUSE_S, remaining))
-        # Another command does not end the wait.
-        with contextlib.suppress(records.TuningRuns):
-            found |= {each.path: each for each in change(left)}
+    found: dict[str, Outcome] = {}
+    left: list[str] | None = None
+
+    def paths(result: apply.Result) -> list[str]:
+        return [x.path for x in found.values() if x.result is result]
+
+    # A second Ctrl-C ends a change that goes on; the record says so.
+    with contextlib.suppress(KeyboardInterrupt), interrupt:
+        while not interrupt.came():
+            # Another command does not end the wait.
+            ends = () if left is None else (records.TuningRuns,)
+            try:
+                with contextlib.suppress(*ends):
+                    for each in change(left, paths(apply.Result.DONE)):
+                        found[each.path] = each
+            except apply.UndoneMeanwhile as error:
+                for path in error.paths:
+                    found[path] = dataclasses.replace(
+                        found[path],
+                        result=apply.Result.CHANGED,
+                        why="another command has undone it meanwhile",
+                    )
+                break
+            left = paths(apply.Result.WAITS)
+            remaining = end - time.monotonic()
+            if not left or remaining <= 0:
+                break
+            interrupt.sleep(min(_PAUSE_S, remaining))
+    return list(found.values())
 
 
 def _result(
+    args: argparse.Namespace,
     facts: HostFacts,
     outcomes: Sequence[Outcome],
     by_hand: Sequence[Reason],
+    interrupt: faults.Interrupt,
     *,
     owed: bool,
 ) -> Result:
@@ -242,6 +296,16 @@ def _result(
     if owed:
         lines.append("boot owed: reboot this host once its guests are gone")
     is_left = by_hand or any(x.result in apply.LEFT for x in outcomes)
+    code = EXIT_LEFT if is_left else 0
+    if interrupt.came():
+        code = faults.EXIT_INTERRUPTED
+        undo = "'sriov-rt host apply --undo' "
+        faults.say(
+            f"interrupted; {undo}goes on with it"
+            if args.undo
+            else "interrupted; run it again to go on with what is left; "
+            f"{undo}undoes what is done"
+        )
     return Result(
         columns=_COLUMNS,
         rows=[
@@ -253,7 +317,8 @@ def _result(
             "settings": [each.to_plain() for each in outcomes],
             "by_hand": [each.to_plain() for each in by_hand],
             "boot_owed": owed,
+            "interrupted": interrupt.came(),
         },
         text=lines or ["nothing to do"],
-        code=EXIT_LEFT if is_left else 0,
+        code=code,
     )

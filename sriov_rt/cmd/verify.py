@@ -66,7 +66,12 @@ class Measure(command.Lister):
         """Measure, or return the plan."""
         if args.dry_run:
             return command.lines(self.plan(args), column="Step")
-        return self.measure(args)
+        try:
+            return self.measure(args)
+        except KeyboardInterrupt:
+            # Between two runs: each result is written at once.
+            faults.say("what was measured is kept; go on with --resume")
+            raise
 
 
 def add_duration(
@@ -120,12 +125,18 @@ def notes(found: Sequence[matrix.Measured]) -> Iterator[str]:
         yield f"note: {EMULATED}"
 
 
+def say_interrupted() -> int:
+    """Say how to go on after Ctrl-C, and return the exit code."""
+    faults.say("interrupted; go on with --resume")
+    return faults.EXIT_INTERRUPTED
+
+
 def cells_code(
     found: Sequence[matrix.Measured],
     count: int,
     interrupted: bool,
 ) -> int:
     if interrupted:
-        faults.say("interrupted; go on with --resume")
+        return say_interrupted()
     whole = len(found) == count and not any(x.problem for x in found)
     return 0 if whole else EXIT_NO_CERTIFICATE

@@ -153,7 +153,7 @@ class Latency(verify.Measure):
                 *_problems(measured, emulated),
                 *_verdict(issued, refused),
             ],
-            code=0 if issued else verify.EXIT_NO_CERTIFICATE,
+            code=_code(measured, 0 if issued else verify.EXIT_NO_CERTIFICATE),
         )
 
 
@@ -215,8 +215,17 @@ class Guest(command.Lister):
                 for each in codec.to_plain(tuple(measured))
             ],
             after=[*problems, f"note: {guest.note(host)}"],
-            code=verify.EXIT_NO_CERTIFICATE if problems else 0,
+            code=_code(
+                measured, verify.EXIT_NO_CERTIFICATE if problems else 0
+            ),
         )
+
+
+def _code(found: Sequence[Measurement], code: int) -> int:
+    """Return an exit code, or that of a measurement that Ctrl-C ended."""
+    if any(latency.INTERRUPTED in each.problems for each in found):
+        return verify.say_interrupted()
+    return code
 
 
 def _earn(

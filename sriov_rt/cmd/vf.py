@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sriov_rt import codec
 from sriov_rt.cmd import arguments
@@ -33,6 +34,9 @@ from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.parse.errors import ParseError
+
+if TYPE_CHECKING:
+    from sriov_rt.nic import provision
 
 _FRESH = tenancy.Reset(fresh=True)
 
@@ -330,8 +334,32 @@ class Provision(command.Lister):
         return _plan(
             lines or ("[nic] vfs names no PF: nothing to do",),
             [each.to_plain() for each in plans],
-            None if args.dry_run else lambda: work.apply(plans),
+            None if args.dry_run else lambda: _carry_out(work, plans),
         )
+
+
+def _carry_out(
+    work: "provision.Provisioning", plans: "Sequence[provision.Provision]"
+) -> None:
+    """Make the VFs of one PF after the other.
+
+    :raises KeyboardInterrupt: after Ctrl-C, once the PF that it came at is
+        done.
+    """
+    done: list[str] = []
+    with faults.Interrupt() as interrupt:
+        for each in plans:
+            if interrupt.came():
+                break
+            work.apply([each])
+            done.append(each.pf.name)
+    if interrupt.came():
+        left = ", ".join(each.pf.name for each in plans[len(done) :])
+        faults.say(
+            f"done: {', '.join(done)}; not begun: {left or 'none'}; run "
+            "'sriov-rt vf provision' again to go on"
+        )
+        raise KeyboardInterrupt
 
 
 class Xml(command.ShowOne):

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 
 from sriov_rt.cmd import command
+from sriov_rt.cmd import faults
 from sriov_rt.cmd.command import Result
 from sriov_rt.codec import Unknown
 from sriov_rt.guest import running
@@ -29,7 +30,8 @@ class Restore(command.Lister):
     epilog = (
         "Exit code 1: a port has no interface yet, and a later run may give "
         "it one; the reason is printed. 3: only guests are left, which need a "
-        "hard reboot."
+        "hard reboot. 130: Ctrl-C came; the ports whose turn did not come are "
+        "left."
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -54,9 +56,12 @@ class Restore(command.Lister):
             found = restoring.find() if is_on else ()
             lost = [(each.port, each.interface) for each in found]
             return _result({"lost": lost}, 0, none)
-        done = restoring.run() if is_on else Restored()
+        with faults.Interrupt() as interrupt:
+            done = restoring.run(interrupt.came) if is_on else Restored()
         code = EXIT_GUESTS if done.guests else 0
         code = EXIT_LEFT if done.left else code
+        if interrupt.came():
+            code = faults.EXIT_INTERRUPTED
         return _result(dataclasses.asdict(done), code, none)
 
 

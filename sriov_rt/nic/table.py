@@ -9,6 +9,7 @@ from typing import Any
 from sriov_rt.nic import plan
 from sriov_rt.nic.families import Attribute
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.tenancy import drift
 
 
 def fields(state: VfState) -> Iterator[tuple[str, str]]:
@@ -83,10 +84,11 @@ def holders_of(state: VfState) -> str:
 
 
 def _reasons(state: VfState) -> Iterator[str]:
-    """Yield why a VF is kept from others, clauses."""
+    """Yield why a VF is kept from others and what was changed, clauses."""
     for each in state.tenancy.holders:
         if each.is_quarantined:
             yield each.clause(state.id.address)
+    yield from drift(state.tenancy, state.settings)
 
 
 def _or_dash(value: object) -> str:

@@ -21,6 +21,7 @@ import contextlib
 import dataclasses
 import enum
 import os
+import shlex
 import threading
 import types
 from collections.abc import Iterator
@@ -285,6 +286,17 @@ def drift(tenancy: Tenancy, now: VfSettings) -> tuple[str, ...]:
         f"its {name} is {is_} and not {expected}"
         for name, is_, expected in changed(now, tenancy.settings)
     )
+
+
+def command(tenancy: Tenancy, now: VfSettings, pf: str, index: int) -> str:
+    """Return what sets a VF back that has drifted, as a shell has it."""
+    words = ["ip", "link", "set", pf, "vf", str(index)]
+    for name, _, expected in changed(now, tenancy.settings or now):
+        text = str(expected)
+        if isinstance(expected, bool):
+            text = "on" if expected else "off"
+        words += [name, text]
+    return shlex.join(words)
 
 
 class Tenancies:

@@ -36,6 +36,7 @@ from sriov_rt.host.container import sees_host_processes
 from sriov_rt.host.root import MAX_TEXT
 from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.tuning import boot
 from sriov_rt.tuning import records
 from sriov_rt.tuning.records import ABSENT
 from sriov_rt.tuning.records import Entry
@@ -77,8 +78,9 @@ class Result(enum.StrEnum):
     """Result for one setting.
 
     Planned is what a dry run finds. Waits is one that a guest is in the way
-    of, changed one that somebody has changed since, and refused one that the
-    kernel or a program did not take.
+    of, changed one that somebody has changed since, refused one that the
+    kernel or a program did not take, and interrupted one whose turn did not
+    come before Ctrl-C.
     """
 
     PLANNED = "planned"
@@ -87,10 +89,16 @@ class Result(enum.StrEnum):
     WAITS = "waits"
     CHANGED = "changed"
     REFUSED = "refused"
+    INTERRUPTED = "interrupted"
 
 
 #: The setting is not as it was to be.
-LEFT = frozenset({Result.WAITS, Result.CHANGED, Result.REFUSED})
+LEFT = frozenset(
+    {Result.WAITS, Result.CHANGED, Result.REFUSED, Result.INTERRUPTED}
+)
+
+#: Nothing was done to it.
+_UNTOUCHED = frozenset({Result.WAITS, Result.INTERRUPTED})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -149,6 +157,17 @@ class Refused(Exception):
     """
 
 
+class UndoneMeanwhile(Exception):
+    """Another command has undone settings of the same plan.
+
+    :param paths: theirs.
+    """
+
+    def __init__(self, paths: Collection[str]) -> None:
+        self.paths = paths
+        super().__init__(", ".join(paths))
+
+
 class Host:
     """A host whose settings are written.
 
@@ -187,6 +206,8 @@ class Host:
                 timeout=PROGRAM_S,
                 check=False,
                 pass_fds=self.locks,
+                # Ctrl-C of a terminal is for who has started it.
+                start_new_session=True,
                 env={
                     **os.environ,
                     "LC_ALL": "C",
@@ -207,6 +228,7 @@ class Tuning:
     :param cpus: those of guests; realtime programs on them are in the way as
         guests are.
     :param report: called with each change before it begins.
+    :param is_interrupted: tells whether no further change is to begin.
     """
 
     def __init__(
@@ -214,11 +236,13 @@ class Tuning:
         host: Host,
         cpus: CpuSet,
         report: Callable[[str], object],
+        is_interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self._host = host
         self._root = host.root
         self._cpus = cpus
         self._report = report
+        self._is_interrupted = is_interrupted
         self._records = Records(host.root)
         self._boot = maintenance.boot_of(host.root)
         # As long as the record is locked, it is this: entries by their paths.
@@ -232,19 +256,28 @@ class Tuning:
         settings: Iterable[Setting],
         codes: Collection[str] = (),
         *,
+        done: Collection[str] = (),
         dry: bool = False,
     ) -> Iterator[Outcome]:
         """Apply settings and yield the result for each.
 
         :param codes: of the Reasons that the next boot ends with them.
+        :param done: settings that were applied before these, of one plan.
         :param dry: nothing is changed.
+        :raises UndoneMeanwhile: if one of those was undone; then none of
+            these is applied.
         :raises TuningRuns: if another program changes settings.
         :raises RecordDamaged: if what there was cannot be told any more.
         :raises OSError: if the record cannot be written.
         """
         with self._alone(dry):
+            if undone := [x for x in done if x not in self._entries]:
+                raise UndoneMeanwhile(undone)
             programs = self._programs()
             for batch in _batches(settings):
+                if self._is_interrupted():
+                    yield from map(_interrupted, map(self._outcome, batch))
+                    continue
                 earlier = dict(self._entries)
                 if not dry:
                     self._begin(batch, codes)
@@ -262,7 +295,7 @@ class Tuning:
                         for each in batch
                     ]
                 for outcome in found:
-                    if outcome.result is Result.WAITS:
+                    if outcome.result in _UNTOUCHED:
                         self._put(outcome.path, earlier.get(outcome.path))
                 if not dry:
                     self._save()
@@ -272,11 +305,13 @@ class Tuning:
         self,
         kinds: Collection[Kind],
         *,
+        only: Collection[str] | None = None,
         force: bool = False,
         dry: bool = False,
     ) -> Iterator[Outcome]:
         """Undo settings and yield the result for each, the last one first.
 
+        :param only: those that are undone; None for all.
         :param force: those that somebody has changed since, too.
         :raises TuningRuns: as :meth:`apply`.
         :raises RecordDamaged: as :meth:`apply`.
@@ -285,10 +320,17 @@ class Tuning:
         with self._alone(dry):
             programs = self._programs()
             entries = self._live(self._records.read() if dry else self._saved)
-            found = [x for x in entries if x.kind in kinds][::-1]
+            found = [
+                each
+                for each in entries[::-1]
+                if each.kind in kinds and (only is None or each.path in only)
+            ]
             # A boot loader's files are made once its configuration is back.
             found.sort(key=lambda each: each.kind is Kind.PROGRAM)
             for batch in _batches(found):
+                if self._is_interrupted():
+                    yield from map(_interrupted, map(self._undone, batch))
+                    continue
                 cpus = CpuSet().union(*(x.undo for x in batch))
                 with self._quiet(cpus, programs, dry=dry) as in_way:
                     outcomes = [
@@ -340,6 +382,8 @@ class Tuning:
         :param why: what is in its way, a clause.
         :param change: returns why it was left alone.
         """
+        if self._is_interrupted():
+            return _interrupted(outcome)
         result = Result.PLANNED if dry else outcome.result
         try:
             if why:
@@ -442,6 +486,7 @@ class Tuning:
             if is_kernel and not self._is_value(entry, found):
                 text = _line(found[entry.path].data)
                 raise Refused(f"the kernel made {text} of it")
+            _check_booted(setting, found)
         except Refused:
             # What cannot be set back is kept for an undo.
             with contextlib.suppress(Refused):
@@ -450,6 +495,8 @@ class Tuning:
                     self._unmake(entry)
                 self._put(entry.path, earlier)
             raise
+        if setting.kind is Kind.FILE and not self._is_value(entry, found):
+            raise Refused("somebody else has written it meanwhile")
         self._put(entry.path, dataclasses.replace(entry, after=found))
         return ""
 
@@ -516,15 +563,36 @@ class Tuning:
             return f"it {has}, which is not ours; --force undoes it"
         if dry:
             return ""
-        if not is_program or found == entry.after:
-            self._set_back(entry)
-        elif found != entry.before:
+        if is_program and (
+            found not in (entry.before, entry.after) or self._came(entry)
+        ):
             # A kernel that was installed since has an entry as well, so the
             # files are made again.
             self._host.run(entry.command)
+        if not is_program or found == entry.after:
+            self._set_back(entry)
+            self._check_back(entry)
+        if is_program and (came := self._came(entry)):
+            raise Refused(
+                f"{', '.join(came)} has the arguments still, of a kernel that "
+                "was installed since; remove them there"
+            )
         self._unmake(entry)
         self._put(entry.path, None)
         return ""
+
+    def _came(self, entry: Entry) -> list[str]:
+        """Return the entries with a program's arguments that it did not make.
+
+        A kernel that is installed takes over the line of those before.
+        """
+        words = {*entry.value.split()}
+        return [
+            path
+            for path in boot.entries_of(self._root)
+            if path not in entry.before
+            and words <= {*_decoded(self._state(entry, path)).split()}
+        ]
 
     def _set_back(self, entry: Entry) -> None:
         """Give the files of a setting back what they had."""
@@ -537,6 +605,24 @@ class Tuning:
             # An interrupt that was freed has no file any more.
             elif found[path] != ABSENT:
                 self._write(path, f"{_writable(state.data.decode())}\n")
+
+    def _check_back(self, entry: Entry) -> None:
+        """Check that the files of a setting have what they had.
+
+        :raises Refused: if one has not.
+        """
+        found = self._states(entry)
+        is_kernel = entry.kind is Kind.KERNEL
+        for path, state in entry.before.items():
+            texts = [x.data.decode("latin-1") for x in (found[path], state)]
+            is_gone = found[path] == ABSENT
+            if is_kernel:
+                # An interrupt that was freed has no file any more.
+                is_back = is_gone or rule_of(path).same(*map(_writable, texts))
+            else:
+                is_back = texts[0] == texts[1] and is_gone is (state == ABSENT)
+            if not is_back:
+                raise Refused(f"{path} has {_line(found[path].data)} still")
 
     # Files
 
@@ -730,6 +816,25 @@ class Tuning:
         )
 
 
+def _check_booted(setting: Setting, found: Mapping[str, State]) -> None:
+    """Check that a program has brought the kernel's arguments to its files.
+
+    :raises Refused: if one does not have them.
+    """
+    for path in setting.booted:
+        words = {*_decoded(found[path]).split()}
+        lacks = [x for x in setting.value.split() if x not in words]
+        if lacks:
+            raise Refused(
+                f"{path} has no {' '.join(lacks)} afterwards: other files of "
+                "the boot loader take precedence"
+            )
+
+
+def _interrupted(outcome: Outcome) -> Outcome:
+    return dataclasses.replace(outcome, result=Result.INTERRUPTED)
+
+
 def _batches(settings: Iterable[T]) -> Iterator[list[T]]:
     """Yield those of a rule of the kernel together; others are alone."""
     for _, group in itertools.groupby(
@@ -759,6 +864,10 @@ def _pieces(data: bytes) -> tuple[str, ...]:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _decoded(state: State) -> str:
+    return state.data.decode(errors="replace")
 
 
 def _line(data: bytes) -> str:

@@ -138,7 +138,7 @@ def _grubby(
     _facts: HostFacts, plan: FixPlan, root: Root
 ) -> list[Setting] | None:
     """Return the call of Fedora's and its kin's program for all kernels."""
-    entries = tuple(_entries(root))
+    entries = tuple(entries_of(root))
     if root.exists("usr/sbin/grubby") is not True or not entries:
         return None
     if any("$kernelopts" in (_text(root, path) or "") for path in entries):
@@ -205,7 +205,7 @@ def _kernel_install(
         or isinstance(release, Unknown)
     ):
         return None
-    entries = tuple(x for x in _entries(root) if release in x)
+    entries = tuple(x for x in entries_of(root) if release in x)
     images = (f"lib/modules/{release}/vmlinuz", f"boot/vmlinuz-{release}")
     image = next((x for x in images if root.exists(x) is True), None)
     if image is None or not entries:
@@ -249,11 +249,13 @@ def _program(
             command=command,
             undo_command=undo_command,
             files=files,
+            booted=booted,
         )
     ]
 
 
-def _entries(root: Root) -> Iterator[str]:
+def entries_of(root: Root) -> Iterator[str]:
+    """Yield the entries of kernels that a boot loader has, absolute."""
     for directory in _ENTRIES:
         for name in known_or(root.list_dir(directory), ()):
             if name.endswith(".conf"):

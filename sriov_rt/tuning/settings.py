@@ -187,6 +187,7 @@ class Setting:
     :param command: of a program.
     :param undo_command: makes a program's files again after an undo.
     :param files: those that a program changes, absolute.
+    :param booted: those of them that have the kernel's arguments afterwards.
     """
 
     kind: Kind
@@ -199,6 +200,7 @@ class Setting:
     command: tuple[str, ...] = ()
     undo_command: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    booted: tuple[str, ...] = ()
 
 
 def of_kernel(

@@ -196,7 +196,7 @@ class LatencyRun:
                 result = self._step(step, left, ended)
                 self._results.put(result)
                 found.append(result)
-                if _INTERRUPTED in result.measurement.problems:
+                if INTERRUPTED in result.measurement.problems:
                     break
         order = [each.tool for each in profile.steps]
         return sorted(found, key=lambda each: order.index(each.step.tool))
@@ -235,7 +235,7 @@ class LatencyRun:
             *ended(),
         ]
         if ran.interrupted:
-            problems.insert(0, _INTERRUPTED)
+            problems.insert(0, INTERRUPTED)
         return Result(
             step,
             self._load.name,
@@ -291,7 +291,7 @@ class LatencyRun:
                 yield lambda: "" if runs() else _UNLOADED
 
 
-_INTERRUPTED = "it was interrupted before its end"
+INTERRUPTED = "it was interrupted before its end"
 
 _UNLOADED = "the load (stress-ng) ended before it did"
 

@@ -39,6 +39,9 @@ LOG = logging.getLogger(__name__)
 Container = Callable[[str], str | None]
 
 
+_INTERRUPTED = "interrupted before its turn; run this again"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Restored:
     """Result of a run.
@@ -103,14 +106,20 @@ class Restoring:
             )
         return self._search.parent(record, view)[0] is Where.DESTROYED
 
-    def run(self) -> Restored:
+    def run(
+        self, is_interrupted: Callable[[], bool] = lambda: False
+    ) -> Restored:
         """Plug them again; each is noted before its record is given up.
 
+        :param is_interrupted: tells whether no further one is to begin.
         :raises RecordsBroken: if the records cannot be read or written.
         """
         restored, left, guests, ended = [], [], [], []
         for record in self.find():
             port = record.port
+            if is_interrupted():
+                left.append((port, _INTERRUPTED))
+                continue
             try:
                 self._note(record)
                 self._restore(record, self.request(record))

@@ -5,6 +5,7 @@
 import dataclasses
 
 from sriov_rt.kernel.link import Link
+from sriov_rt.nic import tenancy
 from sriov_rt.vif.host import Host
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plugged
@@ -57,13 +58,15 @@ def plugged(record: Record, link: Link | None, view: View) -> Plugged:
     if link is None:
         return found
     seen = _seen(found, link)
-    drifted = () if state is None else view.drift(state)
-    if not drifted:
+    if state is None or not (drifted := view.drift(state)):
         return seen
+    command = tenancy.command(
+        state.tenancy, state.settings, state.id.pf, state.id.index
+    )
     reason = (
         f"{', '.join(drifted)}: it was changed behind its ports, and no "
-        "further port is plugged there; set it back by 'ip link set "
-        f"{record.nic} vf', or unplug them"
+        f"further port is plugged there; set it back by '{command}', or "
+        "unplug them"
     )
     return dataclasses.replace(seen, state=State.DRIFTED, reason=reason)
 

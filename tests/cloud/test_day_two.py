@@ -483,6 +483,7 @@ class TestReplacement(DayTwoTestCase):
         # The hold went with the disks, and Nova's own is Nova's.
         (service,) = self.compute_services(RT)
         self.assertEqual("disabled", service.status)
+        self.assertEqual("ERROR", self.boot(self.realtime).status)
         self.cloud.api.compute.enable_service(service)
         self.lands("the provider is the one of before")
         # What is restored on the same machine counts again.

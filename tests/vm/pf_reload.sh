@@ -21,16 +21,16 @@ ip link set $PF up
 pin_mailbox $PF $CPU
 END
 
-# 'systemctl --no-block start PATH': while its file is there the service runs,
-# once at a time, again after RestartSec until its last command ends well.
-cat > $work/systemctl <<END
-#!/bin/bash
-echo "\$(date +%s.%N) systemctl \$*" >> $work/log
-exec setsid bash -c 'exec 9> $work/lock; flock 9
-while [ -e /run/sriov-rt/restore ]; do
-until bash $work/run >> $work/log 2>&1; do sleep $(
-    sed -n 's/^RestartSec=//p' "$1/etc/systemd/sriov-rt-restore.service"
-); done; done' > /dev/null 2>&1 < /dev/null &
+# While the file of sriov-rt-restore.path is there the service runs, once at a
+# time, again after RestartSec until its last command ends well.
+cat > $work/path <<END
+while sleep 0.2; do
+    [ -e /run/sriov-rt/restore ] || continue
+    echo "\$(date +%s.%N) /run/sriov-rt/restore is there" >> $work/log
+    until bash $work/run >> $work/log 2>&1; do sleep $(
+        sed -n 's/^RestartSec=//p' "$1/etc/systemd/sriov-rt-restore.service"
+    ); done
+done
 END
 sed -n 's/^ExecStart=//p' "$1/etc/systemd/sriov-rt-restore.service" |
     sed "s,/usr/bin/sriov-rt,$PROGRAM," | {
@@ -42,11 +42,10 @@ sed -n 's/^ExecStart=//p' "$1/etc/systemd/sriov-rt-restore.service" |
             *) echo "$line || status=\$?" ;;
         esac
     done
-    echo '[ "$status" = 3 ] || exit $status'
+    echo '[ "$status" = 0 -o "$status" = 3 ] || exit $status'
+    sed -n 's/^ExecStartPost=//p' "$1/etc/systemd/sriov-rt-restore.service"
 } > $work/run
-chmod +x $work/systemctl
-
 mount -t tmpfs none /usr/lib/udev/rules.d
 cp $work/80-host.rules "$1/etc/udev/90-sriov-rt.rules" /usr/lib/udev/rules.d
-mount --bind $work/systemctl /usr/bin/systemctl
+bash $work/path < /dev/null &
 exec /lib/systemd/systemd-udevd

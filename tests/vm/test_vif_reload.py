@@ -182,6 +182,85 @@ class MacsTest(ReloadTestCase):
                 )
 
 
+#: Prints the drifts of VFs that were changed, as the agent finds them.
+_CHANGED = """
+import dataclasses, json
+from sriov_rt.agent import audit
+from sriov_rt.host.root import Root
+from sriov_rt.vif import changed_vfs
+found = audit.changed(Root(), changed_vfs.of_host)
+print(json.dumps([dataclasses.asdict(each) for each in found]))
+"""
+
+
+@periodic
+class ChangedTest(ReloadTestCase):
+    """MACs that somebody changes while the VFs stay: drift, and its remedy."""
+
+    OTHER = "02:66:66:66:66:66"
+
+    def drifts(self) -> list[dict[str, str]]:
+        shown = self.vm.run(
+            (base.product().program("python"), "-I", "-c", _CHANGED),
+            timeout=base.PATIENCE,
+        )
+        found: list[dict[str, str]] = json.loads(shown.text)
+        return found
+
+    def test_a_tenants_vf_through_its_pf(self) -> None:
+        """The container goes on; the command of the drift ends it."""
+        owner = str(uuid.uuid4())
+        plugged = self.plug(*self.words("vf", "--mac", MAC, "--owner", owner))
+        self.assertEqual([], self.drifts())
+        index = next(
+            each["vf"]["index"]
+            for each in self.done("vf", "list", network.PF)
+            if each["vf"]["address"] == plugged["vf"]
+        )
+        self.sh(f"ip link set {network.PF} vf {index} mac {self.OTHER}")
+        (drift,) = self.drifts()
+        self.assertEqual(
+            (owner, "port_vf_changed", plugged["vf"]),
+            (drift["instance"], drift["code"], drift["subject"]),
+        )
+        command = f"ip link set {network.PF} vf {index} mac {MAC}"
+        self.assertIn(f"'{command}'", drift["remedy"])
+        (shown,) = self.done("vif", "show")
+        self.assertEqual("drifted", shown["state"])
+        # It is not given back unasked.
+        self.done("vif", "restore")
+        self.assertEqual([drift], self.drifts())
+        self.sh(command)
+        self.assertEqual([], self.drifts())
+        self.assertTrue(self.unplug(plugged["port"]))
+
+    def test_the_hosts_own_vf(self) -> None:
+        """One that is up is left as it is, and one that is idle is set."""
+        self.addCleanup(network.remake_vfs, self.vm)
+        number = len(self.done("vf", "list", network.PF))
+        config = (
+            f"[nic]\nvfs = {network.PF}:{number}:host\n"
+            f"vf_macs = {network.PF}:{MacsTest.FIRST}\n"
+        )
+        self.vm.push(config.encode(), test_vif_kinds.CONFIG)
+        self.done("vf", "provision")
+        self.assertEqual([], self.drifts())
+        name = f"{network.PF}v0"
+        self.sh(
+            f"ip link set {name} address {self.OTHER}\nip link set {name} up"
+        )
+        (drift,) = self.drifts()
+        self.assertEqual(
+            ("", "vf_mac_changed"),
+            tuple(drift[each] for each in ("instance", "code")),
+        )
+        self.done("vf", "provision")
+        self.assertEqual([drift], self.drifts())
+        self.sh(f"ip link set {name} down")
+        self.done("vf", "provision")
+        self.assertEqual([], self.drifts())
+
+
 _GUEST = """
 <domain type='qemu'>
   <name>srt-guest</name>

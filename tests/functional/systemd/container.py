@@ -33,6 +33,8 @@ PROGRAMS = {
 USERS = {"nova": 64060, "neutron": 64061}
 
 UNITS = paths.CHECKOUT / "etc/systemd"
+#: Where packages put them.
+INSTALLED = "/usr/lib/systemd/system"
 
 _WRAPPER = """#!/bin/sh
 export PYTHONPATH={path}
@@ -72,7 +74,7 @@ class Container(debian_tree.Container):
             text = _WRAPPER.format(path=path, module=module)
             self.write(f"/usr/bin/{name}", text, 0o755)
         for unit in UNITS.iterdir():
-            self.write(f"/etc/systemd/system/{unit.name}", unit.read_text())
+            self.write(f"{INSTALLED}/{unit.name}", unit.read_text())
 
     def binds(self) -> Mapping[str, str]:
         """Return directories of this machine, and where they are in it."""

@@ -20,6 +20,7 @@ import unittest
 from collections.abc import Iterator
 
 from tests import releases
+from tests.functional.systemd.container import INSTALLED
 from tests.functional.systemd.container import PATIENCE
 from tests.functional.systemd.container import Container
 from tests.periodic import periodic
@@ -135,7 +136,7 @@ class InstallTest(unittest.TestCase):
         self.host = self.enterContext(Container(self.directory))
         for name in ("sriov-rt", "sriov-rt-agent", "sriov-rt-neutron-agent"):
             (self.host.root / "usr/bin" / name).unlink()
-        for each in (self.host.root / "etc/systemd/system").glob("sriov-rt*"):
+        for each in (self.host.root / INSTALLED[1:]).glob("sriov-rt*"):
             each.unlink()
         self.host.write(
             "/etc/systemd/system/nova-compute.service", _NOVA_COMPUTE

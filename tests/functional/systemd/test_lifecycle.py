@@ -5,9 +5,11 @@
 import os
 import pathlib
 import tempfile
+import time
 import unittest
 from typing import ClassVar
 
+from tests.functional.systemd.container import INSTALLED
 from tests.functional.systemd.container import Container
 from tests.periodic import periodic
 from tests.testbed import errors
@@ -16,6 +18,7 @@ from tests.testbed.waiting import wait_for
 
 AGENT = "sriov-rt-agent"
 RESTORE = "sriov-rt-restore"
+PATH = f"{RESTORE}.path"
 VFS = "sriov-rt-vfs"
 
 ETC = paths.CHECKOUT / "etc"
@@ -70,6 +73,11 @@ _SAME_BOOT = f"[Service]\nBindReadOnlyPaths=/opt/boot_id:{_BOOT}\n"
 #: Seconds until a unit has done what it was started for.
 DONE = 120.0
 
+#: Seconds in which a unit would have been started that is off.
+OFF_S = 3.0
+
+NOTED = "/run/sriov-rt/restore"
+
 
 class _Host(Container):
     def prepare(self) -> None:
@@ -110,6 +118,7 @@ class LifecycleTest(unittest.TestCase):
             ("cp", _BOOT, "/opt/boot_id"),
             ("bash", "-c", _SYSFS),
             ("systemctl", "start", "systemd-udevd"),
+            ("systemctl", "enable", VFS),
             ("ip", "netns", "add", "red"),
         ):
             done = cls.host.run(*command)
@@ -240,6 +249,96 @@ class LifecycleTest(unittest.TestCase):
         wait_for("it runs again", lambda: self.runs() > before, timeout=DONE)
         self.wait(RESTORE, ActiveState="inactive", Result="success")
 
+    # -- who does not want that
+
+    def assert_off(self) -> None:
+        """See that what goes has nothing run, and nothing fail."""
+        before = self.runs()
+        self.announce("remove")
+        time.sleep(OFF_S)
+        self.assertEqual(before, self.runs())
+        self.assertEqual("", self.does("systemctl", "--failed", "-q"))
+
+    def test_it_is_disabled(self) -> None:
+        """It stays off when VFs are made; once enabled it does the rest."""
+        self.start(VFS)
+        self.addCleanup(self.host.run, "systemctl", "enable", PATH)
+        self.does("systemctl", "disable", "--now", PATH)
+        self.assert_off()
+        self.does("systemctl", "restart", VFS)
+        self.assert_off()
+        before = self.runs()
+        self.does("systemctl", "enable", "--now", PATH)
+        wait_for("it runs", lambda: self.runs() > before, timeout=DONE)
+        self.wait(RESTORE, ActiveState="inactive", Result="success")
+        self.does("test", "!", "-e", NOTED)
+
+    def test_it_is_masked(self) -> None:
+        """It stays off, and who enables the making of VFs succeeds."""
+        self.start(VFS)
+        self.addCleanup(self.host.run, "systemctl", "unmask", PATH)
+        self.does("systemctl", "mask", "--now", PATH)
+        self.assert_off()
+        self.does("systemctl", "enable", VFS)
+        self.does("systemctl", "restart", VFS)
+        self.assert_off()
+
+    def test_its_package_is_removed(self) -> None:
+        """As of Debian: units are stopped, the rule may be read still."""
+        self.start(VFS)
+        names = (f"{VFS}.service", f"{RESTORE}.service", PATH)
+        self.addCleanup(self.host.run, "systemctl", "daemon-reload")
+        for name in names:
+            text = (ETC / "systemd" / name).read_text()
+            place = f"{INSTALLED}/{name}"
+            self.addCleanup(self.host.write, place, text)
+        self.does("systemctl", "stop", *names)
+        self.does("rm", *(f"{INSTALLED}/{name}" for name in names))
+        self.does("systemctl", "daemon-reload")
+        self.assert_off()
+
+    # -- what always fails
+
+    def replace_command(self, name: str, *lines: str) -> None:
+        """Replace what the unit starts."""
+        path = f"/etc/systemd/system/{RESTORE}.service.d/{name}.conf"
+        self.addCleanup(self.host.run, "systemctl", "daemon-reload")
+        self.addCleanup(self.host.run, "rm", path)
+        text = "\n".join(("[Service]", "ExecStart=", *lines, ""))
+        self.host.write(path, text)
+        self.does("systemctl", "daemon-reload")
+        self.addCleanup(self.host.run, "systemctl", "stop", RESTORE)
+
+    def count(self, seconds: float) -> int:
+        """Return how often the unit begins in some seconds."""
+        before = self.runs()
+        self.announce("remove")
+        time.sleep(seconds)
+        return self.runs() - before
+
+    def test_one_that_is_stopped_in_the_middle_has_not_failed(self) -> None:
+        self.replace_command("sleeps", "ExecStart=/bin/sleep 100")
+        self.start(VFS)
+        self.announce("remove")
+        self.wait(RESTORE, SubState="start")
+        self.does("systemctl", "stop", RESTORE)
+        self.assertEqual("inactive", self.property(RESTORE, "ActiveState"))
+
+    def test_one_that_fails_pauses(self) -> None:
+        self.replace_command("fails", "ExecStart=/bin/false")
+        self.start(VFS)
+        self.assertIn(self.count(25), (2, 3))
+        self.wait(RESTORE, SubState="auto-restart", Result="exit-code")
+        self.assertEqual("active", self.property(PATH, "ActiveState"))
+
+    def test_one_that_announces_itself_pauses(self) -> None:
+        """As a PF does that makes VFs and gives them up in each run."""
+        touch = f"ExecStart=/usr/bin/touch {NOTED}"
+        self.replace_command("announces", touch)
+        self.start(VFS)
+        self.assertIn(self.count(25), range(3, 7))
+        self.assertEqual("active", self.property(PATH, "ActiveState"))
+
     # -- the agent
 
     def test_the_agent_is_started_again_after_a_crash(self) -> None:
@@ -247,7 +346,9 @@ class LifecycleTest(unittest.TestCase):
         pid = self.property(AGENT, "MainPID")
         self.does("systemctl", "reload", AGENT)
         self.assertEqual(pid, self.property(AGENT, "MainPID"))
-        self.does("systemctl", "kill", "--signal=KILL", AGENT)
+        # Of all, the kernel here refuses those that have just ended (EIO).
+        kill = ("systemctl", "kill", "--signal=KILL", "--kill-whom=main")
+        self.does(*kill, AGENT)
         self.wait(AGENT, NRestarts="1", ActiveState="active")
         self.assertNotEqual(pid, self.property(AGENT, "MainPID"))
         self.does("systemctl", "stop", AGENT)

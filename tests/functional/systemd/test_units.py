@@ -27,6 +27,7 @@ from sriov_rt.scheduler import listener
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
 from tests.functional.scheduler import test_filter
+from tests.functional.systemd.container import INSTALLED
 from tests.functional.systemd.container import Container
 from tests.periodic import periodic
 from tests.testbed import errors
@@ -286,7 +287,7 @@ class UnitsTest(unittest.TestCase):
         With the unit's own user, capabilities and hardening.
         """
         text = pathlib.Path(
-            self.host.root, "etc/systemd/system", f"{unit}.service"
+            f"{self.host.root}{INSTALLED}/{unit}.service"
         ).read_text()
         wrapper = pathlib.Path(self.host.root, "usr/bin/sriov-rt").read_text()
         path = re.findall(r"PYTHONPATH=(\S+)", wrapper)[0]

@@ -1,23 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import fcntl
 import io
 import json
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import time
 from unittest import mock
 
+from sriov_rt.cmd import faults
 from sriov_rt.cmd import host
 from sriov_rt.cmd import host_maintenance
 from sriov_rt.cmd import main
 from sriov_rt.facts import HostHold
 from sriov_rt.tuning import apply
 from sriov_rt.tuning import records
+from tests.unit.cmd import interrupts
 from tests.unit.host import trees
 from tests.unit.tuning import fakes
 
 UUID = "b3f2e1d0-1111-4222-8333-444455556666"
 
 
-class HostApplyTest(trees.TreeTest):
+class HostApplyTestCase(trees.TreeTest):
     def setUp(self):
         super().setUp()
         fakes.make_ordinary(self.tree)
@@ -40,17 +52,26 @@ class HostApplyTest(trees.TreeTest):
             contextlib.redirect_stderr(self.said),
         ):
             found = main.main(["host", *words, *root])
-        self.assertEqual(code, found, printed.getvalue())
+        said = f"{printed.getvalue()}{self.said.getvalue()}"
+        self.assertEqual(code, found, said)
         return printed.getvalue()
 
     def read(self, relative: str) -> str:
         return (self.tree.path / relative).read_text()
+
+    def sleeping(self, meanwhile):
+        """Do something in place of each pause."""
+        return mock.patch.object(
+            faults.Interrupt, "sleep", lambda *_: meanwhile()
+        )
 
     def claim(self) -> None:
         path = f"run/sriov-rt/cpus/{UUID}.json"
         self.tree.write(path, '{"schema":1,"cpus":"2-3"}')
         (self.tree.path / path).parent.chmod(0o700)
 
+
+class HostApplyTest(HostApplyTestCase):
     def test_a_dry_run_changes_nothing(self):
         printed = self.run_command("apply", "--dry-run")
         self.assertIn(f"planned: /{fakes.RUNTIME}: 950000 -> -1\n", printed)
@@ -128,7 +149,7 @@ class HostApplyTest(trees.TreeTest):
     def test_it_waits_for_a_guest(self):
         self.claim()
         path = f"run/sriov-rt/cpus/{UUID}.json"
-        with mock.patch("time.sleep", lambda _: self.tree.remove(path)):
+        with self.sleeping(lambda: self.tree.remove(path)):
             printed = self.run_command("apply", "--wait", "60")
         self.assertNotIn("waits", printed)
         self.assertIn(f"done: /{fakes.RUNTIME}", printed)
@@ -146,9 +167,48 @@ class HostApplyTest(trees.TreeTest):
                 lambda: self.tree.remove(path),
             )
         )
-        with mock.patch("time.sleep", lambda _: next(pauses)()):
+        with self.sleeping(lambda: next(pauses)()):
             printed = self.run_command("apply", "--wait", "60")
         self.assertIn(f"done: /{fakes.KSM}", printed)
+
+    def test_an_undo_meanwhile_ends_the_wait(self):
+        """What was undone on purpose is not applied by who waits still."""
+        self.claim()
+        path = f"run/sriov-rt/cpus/{UUID}.json"
+
+        def meanwhile():
+            self.tree.remove(path)
+            self.run_command("apply", "--undo")
+
+        with self.sleeping(meanwhile):
+            printed = self.run_command("apply", "--wait", "60", code=1)
+        self.assertNotIn("\ndone: ", printed)
+        self.assertIn(f"changed: /{fakes.RUNTIME}: ", printed)
+        self.assertIn("another command has undone it", printed)
+        self.assertIn(f"waits: /{fakes.KSM}: ", printed)
+        self.assertEqual(self.before, fakes.snapshot(self.tree))
+
+    def test_what_is_applied_meanwhile_is_not_undone(self):
+        self.run_command("apply", "--now")
+        self.claim()
+        path = f"run/sriov-rt/cpus/{UUID}.json"
+
+        def meanwhile():
+            self.tree.remove(path)
+            self.run_command("apply", "--persist")
+
+        with self.sleeping(meanwhile):
+            self.run_command("apply", "--undo", "--wait", "60")
+        self.assertEqual("950000\n", self.read(fakes.RUNTIME))
+        self.assertTrue((self.tree.path / "etc/sysctl.d").exists())
+
+    def test_a_boot_that_would_not_help_is_not_owed(self):
+        """The command line could not be changed."""
+        refused = apply.Refused("update-grub: no space left")
+        with mock.patch.object(fakes.FakeHost, "run", side_effect=refused):
+            self.run_command("apply", code=1)
+        verdict = json.loads(self.run_command("check", "--json", code=1))
+        self.assertNotIn("cpus_not_isolated", verdict["boot_owed"])
 
     def test_a_dry_run_of_an_undo_is_as_the_undo(self):
         self.run_command("apply")
@@ -199,3 +259,142 @@ class HostApplyTest(trees.TreeTest):
         self.assertIn("is damaged", self.said.getvalue())
         # It is no reason not to check.
         self.run_command("check", code=1)
+
+
+class InterruptedTest(HostApplyTestCase):
+    """Ctrl-C: a real SIGINT."""
+
+    def setUp(self):
+        super().setUp()
+        interrupts.accept(self)
+
+    def interrupted_at(self, number: int):
+        """Send it while a setting of the kernel is written, from 1."""
+        calls = iter(range(1, 1000))
+        write = fakes.FakeHost.write
+
+        def written(*args):
+            if next(calls) == number:
+                interrupts.send()
+            return write(*args)
+
+        return mock.patch.object(fakes.FakeHost, "write", written)
+
+    def results(self, *words, code=130) -> dict[str, str]:
+        printed = self.run_command("apply", *words, "--json", code=code)
+        document = json.loads(printed)
+        self.assertIs(code == 130, document["interrupted"])
+        return {x["setting"]: x["result"] for x in document["settings"]}
+
+    def test_what_was_begun_is_done_and_the_rest_is_named(self):
+        planned = self.results("--dry-run", code=0)
+        with self.interrupted_at(3):
+            found = self.results()
+        self.assertEqual(planned.keys(), found.keys())
+        done = [x for x, result in found.items() if result == "done"]
+        self.assertEqual(3, len(done))
+        self.assertEqual({"done", "interrupted"}, {*found.values()})
+        self.assertIn("interrupted; run it again", self.said.getvalue())
+        self.assertIn("'sriov-rt host apply --undo'", self.said.getvalue())
+        record = records.Records(self.tree.root).read()
+        self.assertEqual(done, [each.path for each in record.entries])
+        self.assertNotIn("was killed", self.run_command("check", code=1))
+        self.assertEqual({"done"}, {*self.results(code=0).values()})
+        self.run_command("apply", "--undo")
+        self.assertEqual(self.before, fakes.snapshot(self.tree))
+
+    def test_an_undo_goes_on_at_the_next_one(self):
+        self.run_command("apply")
+        with self.interrupted_at(2):
+            found = self.results("--undo")
+        self.assertEqual({"undone", "interrupted"}, {*found.values()})
+        self.assertIn("--undo' goes on with it", self.said.getvalue())
+        left = [x for x, result in found.items() if result == "interrupted"]
+        record = records.Records(self.tree.root).read()
+        self.assertEqual({*left}, {each.path for each in record.entries})
+        self.assertEqual({*left}, {*self.results("--undo", code=0)})
+        self.assertEqual(self.before, fakes.snapshot(self.tree))
+
+    def test_the_wait_ends_at_once(self):
+        self.claim()
+        timer = threading.Timer(2.0, interrupts.send)
+        timer.start()
+        self.addCleanup(timer.join)
+        began = time.monotonic()
+        found = self.results("--wait", "600")
+        self.assertLess(time.monotonic() - began, 60)
+        self.assertEqual({"done", "waits"}, {*found.values()})
+
+    def test_a_second_one_ends_a_change_that_goes_on(self):
+        def run(*_args):
+            interrupts.send()
+            interrupts.send()
+            self.fail("it was not ended")
+
+        with mock.patch.object(fakes.FakeHost, "run", run):
+            found = self.results()
+        self.assertEqual({"done"}, {*found.values()})
+        self.assertNotIn("update-grub", found)
+        self.assertIn("was killed", self.run_command("check", code=1))
+        self.run_command("apply", "--undo")
+        self.assertEqual(self.before, fakes.snapshot(self.tree))
+
+    def test_a_handler_is_as_before(self):
+        before = signal.getsignal(signal.SIGINT)
+        with self.interrupted_at(1):
+            self.results()
+        self.assertIs(before, signal.getsignal(signal.SIGINT))
+
+
+class TerminalTest(HostApplyTestCase):
+    """The command itself, at a terminal that sends Ctrl-C."""
+
+    def test_it_prints_what_was_done_and_what_waits(self):
+        self.claim()
+        main, terminal = pty.openpty()
+        self.addCleanup(os.close, main)
+        words = ("host", "apply", "--now", "--wait", "600")
+        process = subprocess.Popen(
+            (
+                *(sys.executable, "-c", _AT_TERMINAL),
+                *(*words, "--root", str(self.tree.path)),
+            ),
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            preexec_fn=_take_terminal,
+            cwd=pathlib.Path(__file__).parents[3],
+        )
+        os.close(terminal)
+        self.addCleanup(process.kill)
+        said = ""
+        while f"{fakes.RUNTIME}: -1" not in said:
+            said += os.read(main, 4096).decode()
+        time.sleep(1.0)
+        os.write(main, b"\x03")
+        with contextlib.suppress(OSError):  # the terminal's other end is gone
+            while True:
+                said += os.read(main, 4096).decode()
+        self.assertEqual(130, process.wait(60), said)
+        self.assertIn(f"done: /{fakes.RUNTIME}: 950000 -> -1", said)
+        self.assertIn(f"waits: /{fakes.KSM}: 1 -> ", said)
+        self.assertIn("interrupted; run it again", said)
+
+
+#: As installed, on a host whose kernel is made of files.
+_AT_TERMINAL = """
+import sys
+from sriov_rt.cmd import host, main
+from sriov_rt.tuning import apply
+from tests.unit.host import trees
+from tests.unit.tuning import fakes
+apply.Host = fakes.FakeHost
+host.load_sources = lambda: trees.SOURCES
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+def _take_terminal() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

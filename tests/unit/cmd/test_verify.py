@@ -28,6 +28,7 @@ from sriov_rt.verify import errors
 from sriov_rt.verify import results
 from sriov_rt.verify import watch
 from tests.periodic import slow
+from tests.unit.cmd import interrupts
 from tests.unit.host import trees
 from tests.unit.verify import test_watch
 
@@ -313,6 +314,30 @@ class LatencyTest(test_watch.ProgramTest):
         self.program("cyclictest", "exit 9")
         code, out, _ = self.measure("--resume")
         self.assertEqual(0, code, out)
+
+    def test_ctrl_c_in_the_middle(self):
+        interrupts.accept(self)
+        self.lasting()
+        self.copying("oslat", f"sleep 2; kill -INT {os.getpid()}; sleep 60")
+        code, out, err = self.measure()
+        self.assertEqual(130, code)
+        self.assertIn("oslat: does not count: it was interrupted", out)
+        self.assertIn("go on with --resume", err)
+        self.copying("oslat", "sleep 1")
+        self.program("cyclictest", "exit 9")
+        code, out, _ = self.measure("--resume")
+        self.assertEqual(0, code, out)
+
+    def test_ctrl_c_between_two_runs(self):
+        self.lasting()
+        with mock.patch.object(
+            verify_latency.certificate, "issue", side_effect=KeyboardInterrupt
+        ):
+            code, out, err = self.measure()
+        self.assertEqual((130, ""), (code, out))
+        self.assertIn("go on with --resume", err)
+        self.program("cyclictest", "exit 9")
+        self.assertEqual(0, self.measure("--resume")[0])
 
     def test_a_load_killed_in_the_middle(self):
         killed = self.place / "killed"

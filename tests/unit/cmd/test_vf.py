@@ -12,11 +12,13 @@ from unittest import mock
 
 from sriov_rt.cmd import main
 from sriov_rt.codec import Unknown
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic import mapping
 from sriov_rt.nic import use
 from sriov_rt.nic import vfs
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.vif import tenants
+from tests.unit.cmd import interrupts
 from tests.unit.cmd import tables
 from tests.unit.nic import fakes
 
@@ -100,6 +102,12 @@ class VfCommandTest(unittest.TestCase):
         )
         self.assertEqual(2, len(self.run_json("list", "enp1s0")))
         self.assertIn("there is none", self.fails("list", "enp9s0"))
+
+    def test_show_says_what_was_changed_behind_a_port(self):
+        noted = VfSettings(vlan=7, spoofchk=True)
+        self.kernel.tenancies.note("0000:01:10.0", noted)
+        shown = tables.fields(self.run_command("show", "enp1s0/0"))
+        self.assertEqual("its vlan is 0 and not 7", shown["reason"])
 
     def test_counters_and_their_file(self):
         self.kernel.counted = {1: {"rx_packets": 7, "tx_bytes": 9}}
@@ -265,6 +273,23 @@ class VfCommandTest(unittest.TestCase):
         self.assertIn("making 4 VFs of enp1s0", self.told.getvalue())
         printed = self.run_command("provision", *config)
         self.assertIn("4 VFs for guests, nothing to do", printed)
+
+    def test_ctrl_c_while_a_pf_gets_its_vfs(self):
+        """It gets them, and what is left is said."""
+        interrupts.accept(self)
+        self.kernel = fakes.FakeKernel(vfs=0)
+        config = self.configure("vfs = enp1s0:4")
+        provision = self.kernel.provision
+
+        def made(*args, **words):
+            interrupts.send()
+            return provision(*args, **words)
+
+        with mock.patch.object(self.kernel, "provision", made):
+            self.run_command("provision", *config, code=130)
+        self.assertEqual([(4, True)], self.kernel.made)
+        self.assertIn("done: enp1s0; not begun: none", self.told.getvalue())
+        self.assertIn("'sriov-rt vf provision' again", self.told.getvalue())
 
     def test_provision_that_would_destroy(self):
         self.kernel.change_device(0, up=True)

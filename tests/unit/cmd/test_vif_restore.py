@@ -11,6 +11,7 @@ from sriov_rt.guest import running
 from sriov_rt.vif import plugger as pluggers
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.model import Kind
+from tests.unit.cmd import interrupts
 from tests.unit.host import trees
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import PORT
@@ -49,6 +50,28 @@ class CommandTest(ReloadTest):
         plain = json.loads(self.run_command("--json", code=1))
         self.assertEqual({"restored", "left", "guests", "ended"}, set(plain))
         self.assertEqual(PORT, plain["left"][0][0])
+
+    def test_ctrl_c_at_the_first_of_two(self):
+        """That one is plugged again, and the other has its turn next."""
+        interrupts.accept(self)
+        self.plugger.plug(asked(**VF))
+        second = {**VF, "mac": "02:00:5e:10:00:08", "name": "eth2"}
+        self.plugger.plug(asked(**second, port=fakes.OTHER))
+        self.reload()
+        plug = pluggers.Plugger.plug
+
+        def plugged(*args):
+            interrupts.send()
+            return plug(*args)
+
+        with mock.patch.object(pluggers.Plugger, "plug", plugged):
+            plain = json.loads(self.run_command("--json", code=130))
+        self.assertEqual([PORT], plain["restored"])
+        ((port, why),) = plain["left"]
+        self.assertEqual(fakes.OTHER, port)
+        self.assertIn("interrupted before its turn; run this again", why)
+        printed = self.run_command()
+        self.assertEqual(f"restored: {fakes.OTHER}\n", printed)
 
     def test_a_guest_needs_a_reboot(self):
         """No later run mends that, so its exit code is another one."""

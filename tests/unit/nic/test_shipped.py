@@ -77,12 +77,18 @@ class RestoreTest(unittest.TestCase):
             re.findall(r"(?m)^ExecStart=(\S+)", RESTORE.read_text()),
         )
 
+    def test_its_path_is_enabled_with_the_making_of_vfs(self):
+        path = RESTORE.with_suffix(".path")
+        self.assertEqual(path.name, parsed(UNIT)["Install"]["Also"])
+        install = parsed(path)["Install"]
+        self.assertEqual(UNIT.name, install["WantedBy"])
+
     def test_it_goes_on_until_no_later_run_would_help(self):
         service = self.unit["Service"]
         self.assertEqual("on-failure", service["Restart"])
         self.assertEqual("0", self.unit["Unit"]["StartLimitIntervalSec"])
         self.assertEqual(
-            str(vif_restore.EXIT_GUESTS), service["SuccessExitStatus"]
+            f"{vif_restore.EXIT_GUESTS} SIGTERM", service["SuccessExitStatus"]
         )
 
     def test_it_may_do_what_the_other_may(self):
@@ -97,16 +103,16 @@ class RestoreTest(unittest.TestCase):
         )
         self.assertEqual(other, each)
 
-    def test_the_rule_starts_it_and_is_one_of_udevs(self):
+    def test_the_rule_notes_it_and_is_one_of_udevs(self):
         text = RULES.read_text()
         path = RESTORE.with_suffix(".path")
         file = parsed(path)["Path"]["PathExists"]
         # What comes after the service has begun makes the file again.
         before = parsed(RESTORE)["Service"]["ExecStartPre"]
         self.assertEqual(f"/bin/rm -f {file}", before)
+        # A rule that starts a unit starts what an operator has disabled.
         self.assertEqual(
-            [f"touch {file}", f"systemctl --no-block start {path.name}"],
-            re.findall(r'RUN\+="/usr/bin/([^"]+)"', text),
+            [f"/usr/bin/touch {file}"], re.findall(r'RUN\+="([^"]+)"', text)
         )
         # A plug binds its VF's driver, and must not start it.
         (interface,) = re.findall(r'.*SUBSYSTEM=="net".*', text)

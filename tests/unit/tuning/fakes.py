@@ -122,6 +122,7 @@ class FakeHost(apply.Host):
     """A host of a tree: a kernel that has its own way to write values.
 
     :ivar refuses: files that the kernel does not take.
+    :ivar deaf: files that keep what they have, without an error.
     :ivar commands: that were run.
     """
 
@@ -129,6 +130,7 @@ class FakeHost(apply.Host):
         super().__init__(root)
         self.tree = trees.Tree(root.path)
         self.refuses: dict[str, OSError] = {}
+        self.deaf: set[str] = set()
         self.commands: list[tuple[str, ...]] = []
         self.before: Callable[[], object] = lambda: None
 
@@ -137,6 +139,8 @@ class FakeHost(apply.Host):
         relative = path[1:]
         if relative in self.refuses:
             raise self.refuses[relative]
+        if relative in self.deaf:
+            return
         if relative == THP:
             words = ("always", "madvise", "never")
             chosen = text.strip()
@@ -168,7 +172,9 @@ class FakeHost(apply.Host):
         death.point()
 
     def _grubby(self, options):
-        for path in (f"boot/{ENTRY}", "etc/kernel/cmdline"):
+        entries = self.tree.path.glob("boot/loader/entries/*.conf")
+        paths = [str(x.relative_to(self.tree.path)) for x in entries]
+        for path in (*sorted(paths), "etc/kernel/cmdline"):
             text = (self.tree.path / path).read_text()
             for each in options:
                 verb, _, words = each.partition("=")

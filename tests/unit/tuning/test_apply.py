@@ -6,10 +6,12 @@ import os
 import pathlib
 import re
 import shutil
+import sys
 import time
 import unittest
 from unittest import mock
 
+from sriov_rt import files
 from sriov_rt.codec import Unknown
 from sriov_rt.host import maintenance
 from sriov_rt.host.root import Root
@@ -80,6 +82,11 @@ class ProgramTest(unittest.TestCase):
         """As 'su' leaves it on Debian: update-grub is in /usr/sbin."""
         with mock.patch.dict(os.environ, {"PATH": "/usr/bin:/bin"}):
             apply.Host(Root("/")).run(("sh", "-c", "chroot --version"))
+
+    def test_a_terminal_does_not_interrupt_it(self):
+        """Ctrl-C goes to the terminal's session."""
+        code = "import os; raise SystemExit(os.getsid(0) != os.getpid())"
+        apply.Host(Root("/")).run((sys.executable, "-c", code))
 
 
 class ApplyTest(TuningTest):
@@ -214,6 +221,47 @@ class ApplyTest(TuningTest):
         self.assert_as_before()
 
     @unittest.skipUnless(os.geteuid() == 0, "only root gives files away")
+    def test_arguments_that_do_not_reach_the_boot_loader_are_no_success(self):
+        """Another file of /etc/default/grub.d sets the line after ours."""
+        self.tree.write(
+            "etc/default/grub.d/99-site.cfg",
+            'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n',
+        )
+        fakes.update_grub(self.tree)
+        self.before = fakes.snapshot(self.tree)
+        found = self.apply()["update-grub"]
+        self.assertIs(Result.REFUSED, found.result)
+        self.assertIn("/boot/grub/grub.cfg has no isolcpus=", found.why)
+        self.assertIn("take precedence", found.why)
+        self.undo()
+        self.assert_as_before()
+
+    def test_a_file_that_somebody_else_writes_just_then_is_his(self):
+        sync = files.sync
+
+        def written(directory):
+            if directory.name == "sysctl.d":
+                self.tree.write(SYSCTL, "theirs\n")
+            sync(directory)
+
+        with mock.patch.object(files, "sync", written):
+            found = self.apply()[f"/{SYSCTL}"]
+        self.assertIs(Result.REFUSED, found.result)
+        self.assertIn("somebody else has written it", found.why)
+        self.assertIs(Result.CHANGED, self.undo()[f"/{SYSCTL}"].result)
+        self.assertEqual("theirs\n", self.read(SYSCTL))
+
+    def test_an_undo_that_the_kernel_makes_another_value_of(self):
+        """It is not called undone, and the next one undoes it."""
+        self.apply()
+        self.host.deaf = {fakes.RUNTIME}
+        found = self.undo()[f"/{fakes.RUNTIME}"]
+        self.assertIs(Result.REFUSED, found.result)
+        self.assertIn("sched_rt_runtime_us has -1 still", found.why)
+        self.host.deaf = set()
+        self.assertEqual([f"/{fakes.RUNTIME}"], list(self.undo()))
+        self.assert_as_before()
+
     def test_a_file_of_somebody_else_is_not_replaced(self):
         os.chown(self.tree.path / "etc/tuned/active_profile", 7, 8)
         found = self.apply()["/etc/tuned/active_profile"]
@@ -384,6 +432,39 @@ class ChangedTest(TuningTest):
         self.undo()
         self.assertEqual(2, len(self.host.commands))
         self.assert_as_before()
+
+    def came(self, directory: str) -> str:
+        """Install a kernel, whose entry has the line of those to come."""
+        line = self.read("etc/kernel/cmdline")
+        path = f"{directory}/loader/entries/4f2a-6.12.conf"
+        self.tree.write(path, f"title New\noptions {line}")
+        self.assertIn("nohz_full=", self.read(path))
+        return path
+
+    def test_a_kernel_that_grubby_has_given_the_arguments_loses_them(self):
+        self.reset(fakes.fedora)
+        self.apply()
+        path = self.came("boot")
+        self.assertIn(Result.UNDONE, {x.result for x in self.undo().values()})
+        self.assertNotIn("nohz_full=", self.read(path))
+        self.tree.remove(path)
+        self.assert_as_before()
+
+    def test_a_kernel_that_keeps_the_arguments_is_named(self):
+        """kernel-install writes the entry of one kernel alone."""
+        self.reset(fakes.systemd_boot)
+        self.apply()
+        path = self.came("efi")
+        for _ in range(2):
+            (found,) = (
+                x for x in self.undo().values() if x.kind is Kind.PROGRAM
+            )
+            self.assertIs(Result.REFUSED, found.result)
+            self.assertIn(f"/{path} has the arguments still", found.why)
+        self.tree.remove(path)
+        self.undo()
+        self.assert_as_before()
+        self.assertEqual({}, self.undo())
 
     def test_a_freed_interrupt_is_nothing_to_undo(self):
         self.apply()

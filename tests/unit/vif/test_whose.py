@@ -257,7 +257,7 @@ class DriftTest(WhoseTest):
         (shown,) = self.plugger.show()
         self.assertIs(State.DRIFTED, shown.state)
         self.assertIn("its vlan is 200 and not 100", shown.reason)
-        self.assertIn("'ip link set enp1s0 vf'", shown.reason)
+        self.assertIn("'ip link set enp1s0 vf 0 vlan 100'", shown.reason)
         for vlan in (100, 200):
             said = self.refused(
                 Kind.MACVLAN, port=OTHER, name="eth2", vlan=vlan
