@@ -55,7 +55,7 @@ ROWS = {
         cmd/host_apply.py run
         nic/affinity.py _serving
         nic/sysfs.py _pci_aliases
-        tuning/boot.py _entries
+        tuning/boot.py entries_of
         tuning/settings.py _names
         tuning/settings.py _of_interrupts
         tuning/settings.py _of_policy

@@ -93,8 +93,16 @@ THEIRS = {
 
 #: Programs that remedies run.
 PROGRAMS = {
-    *("cpupower", "driverctl", "echo", "ethtool", "kubectl", "onload_tool"),
-    *("openstack", "ovs-vsctl", "sriov-rt", "swapoff", "sysctl", "systemctl"),
+    *("cpupower", "driverctl", "echo", "ethtool", "ip", "kubectl"),
+    *(
+        "onload_tool",
+        "openstack",
+        "ovs-vsctl",
+        "sriov-rt",
+        "swapoff",
+        "sysctl",
+        "systemctl",
+    ),
     *("taskset", "virsh"),
 }
 
