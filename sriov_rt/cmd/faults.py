@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 
 from sriov_rt import exceptions
+from sriov_rt import files
 from sriov_rt.parse.text import printable
 
 #: Exit code for input or an environment that the command cannot work with.
@@ -110,9 +111,11 @@ def _os_error(error: OSError) -> str:
     if error.filename is None or error.strerror is None:
         return str(error)
     text = f"{error.filename}: {error.strerror}"
+    advice = ""
     if isinstance(error, PermissionError) and os.geteuid():
-        text += "; run as root, or as a user who may"
-    return text
+        advice = "run as root, or as a user who may"
+    advice = files.remedy(error, advice)
+    return f"{text}; {advice}" if advice else text
 
 
 def drop_output() -> None:

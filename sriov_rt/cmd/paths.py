@@ -138,7 +138,10 @@ def write(path: pathlib.Path, data: bytes) -> None:
             problem += ", or run as root"
         raise OutputUnusable(path, problem) from None
     except OSError as error:
-        raise OutputUnusable(path, error.strerror or str(error)) from None
+        problem = error.strerror or str(error)
+        if advice := files.remedy(error, ""):
+            problem += f"; {advice}"
+        raise OutputUnusable(path, problem) from None
 
 
 def log_file(path: pathlib.Path) -> logging.Handler:

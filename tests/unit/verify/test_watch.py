@@ -332,10 +332,16 @@ class WatchTest(ProgramTest):
             self.assertLogs("sriov_rt.verify.certificate"),
         ):
             self.assertTrue(self.probe().withdrawn)
-        self.assertIsNone(self.seen())
+        self.assertIn("above the certified 18 µs", self.seen().withdrawn)
+        path = self.tree.path / certificate.PATH
+        self.assertFalse(path.exists())
+        # The next probe finds room.
+        self.assertIn("nothing to watch", self.probe().said)
+        found = certificate.from_bytes(path.read_bytes())
+        self.assertEqual(self.seen().withdrawn, found.withdrawn)
 
     def test_a_full_disk_is_no_reprieve_at_once_either(self):
-        """The certificate is gone by the time that the culprit is known."""
+        """It is withdrawn by the time that the culprit is known."""
         self.program(
             "rtla",
             'case $* in *--help) echo "--on-threshold"; exit;; esac\n'
@@ -347,7 +353,7 @@ class WatchTest(ProgramTest):
         ):
             found = self.probe()
         self.assertTrue(found.withdrawn, found.said)
-        self.assertIsNone(self.seen())
+        self.assertIn("above the certified 18 µs", self.seen().withdrawn)
 
     def test_nobody_else_writes_while_it_judges(self):
         def measured(*_):
