@@ -515,10 +515,12 @@ SHORT_US = 15_000
 TRIES = 5
 
 #: Has the watch probe CPU 2, since the other is busy, and plants a culprit
-#: when it does: a busy CPU is not probed.
+#: when it does: a busy CPU is not probed. rtla 6.1 starts its trace when its
+#: table has begun, a second later on an emulated CPU that is busy.
 WATCHED = """
 taskset -c 3 sh -c 'while :; do :; done' & busy=$!
-(until pgrep -x rtla >/dev/null; do sleep 0.5; done
+(until grep -qs 1 /sys/kernel/tracing/instances/timerlat_trace/tracing_on
+do sleep 0.5; done
 exec python3 /tmp/culprits.py {name} >/tmp/{name}.log 2>&1) & planted=$!
 sriov-rt verify watch --once --duration 15s --json
 code=$?; kill $planted $busy; wait; exit $code

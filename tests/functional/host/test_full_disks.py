@@ -205,9 +205,11 @@ class FullDiskTest(unittest.TestCase):
             check(number)
 
         for number in REMEDIES:
-            with self.subTest(errno.errorcode[number]):
-                with futures.ThreadPoolExecutor(1) as pool:
-                    pool.submit(run, number).result()
+            with (
+                self.subTest(errno.errorcode[number]),
+                futures.ThreadPoolExecutor(1) as pool,
+            ):
+                pool.submit(run, number).result()
 
     def check_stores(self, number: int) -> None:
         for name, store in STORES.items():
