@@ -142,6 +142,7 @@ def assemble(
                 agent.reported,
                 Root(conf.agent.root),
                 count_vfs,
+                agent.times,
             )
         )
     agent.run_beside(Uevents(agent.changed), labels, auditing, *beside)

@@ -186,11 +186,11 @@ class WatchTest(ProgramTest):
 
     def test_nobody_had_the_cpu_for_longer_than_the_sample(self):
         """The trace may have another sample than the table, a worse one."""
-        line = b"timerlat/2-9 [002] .... 9.900000: #3 context thread timer_latency "
+        line = b"timerlat/2-9 [002] .... 9.900000: #3 context thread "
         noise = b"hog-9 [002] .... 9.800000: thread_noise: hog:9 start "
         self.traced(
             noise + b"9.700000000 duration 150000000 ns\n"
-            + line + b"160000000 ns\n"
+            + line + b"timer_latency 160000000 ns\n"
         )  # fmt: skip
         found = self.probe()
         self.assertEqual("hog:9", found.culprit.name)
