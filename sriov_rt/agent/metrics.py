@@ -162,9 +162,9 @@ def samples(facts: HostFacts) -> Iterator[Sample]:
         {},
         facts.observed_at,
     )
-    hold = facts.maintenance.hold
-    if isinstance(hold, HostHold):
-        yield "sriov_rt_host_hold_timestamp_seconds", {}, hold.since
+    paused = facts.maintenance.hold
+    if isinstance(paused, HostHold):
+        yield "sriov_rt_host_hold_timestamp_seconds", {}, paused.since
     yield from _certificate(facts)
     yield from _vfs(facts)
     yield from _quarantined(facts)
