@@ -41,7 +41,7 @@ WITHDRAWAL_PATH = "var/lib/sriov-rt/latency-withdrawal.json"
 #: A certificate that was withdrawn while its disk took no data, in memory.
 IN_MEMORY_PATH = "run/sriov-rt/latency-certificate.json"
 
-#: The same after that boot: a new name takes no room, and says no reason.
+#: Its name from then on, for the time after that boot: it takes no room.
 RENAMED_PATH = "var/lib/sriov-rt-verify/latency-certificate.withdrawn"
 
 #: The longest file of it, in bytes.

@@ -182,9 +182,13 @@ def _in_memory(marked: Certificate, root: pathlib.Path) -> bool:
 
 def _renamed(root: pathlib.Path) -> bool:
     new = root / certificate.RENAMED_PATH
-    with contextlib.suppress(OSError):
+    try:
         (root / certificate.PATH).replace(new)
-    return new.exists()
+    except FileNotFoundError:
+        return new.exists()  # by an earlier try
+    except OSError:
+        return False
+    return True
 
 
 def retry(root: Root) -> None:
