@@ -24,8 +24,10 @@ from sriov_rt.agent import withdrawal
 from sriov_rt.cmd import faults
 from sriov_rt.cmd import host_maintenance
 from sriov_rt.cmd import paths
+from sriov_rt.codec import Unknown
 from sriov_rt.devices import cleaning
 from sriov_rt.facts import HostHold
+from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import certificate
 from sriov_rt.facts.certificate import Certificate
 from sriov_rt.facts.culprit import Culprit
@@ -255,12 +257,11 @@ class FullDiskTest(unittest.TestCase):
             self.assert_withdrawn(root, WHY)
             again = dataclasses.replace(found, issued_at=found.issued_at + 1)
             issued.write(again, root.path)
-            self.assertEqual("", latency.observe(root).certificate.withdrawn)
+            self.assertEqual("", withdrawn(root))
 
     def assert_withdrawn(self, root: Root, why: str) -> None:
         """The agent reports it, and so its alert stands."""
-        found = latency.observe(root).certificate
-        self.assertIn(why, found.withdrawn)
+        self.assertIn(why, withdrawn(root))
 
     def check_agent(self, number: int) -> None:
         with host() as root:
@@ -270,8 +271,7 @@ class FullDiskTest(unittest.TestCase):
             with broken(root, "var/lib/sriov-rt", number), logged() as log:
                 for text in ("950000", before, before):
                     runtime.write_text(text)
-                    found = latency.observe(root, keep=keep).certificate
-                    self.assertIn("sched_rt_runtime_us", found.withdrawn)
+                    self.assertIn("sched_rt_runtime", withdrawn(root, keep))
                 self.assertRegex(log.getvalue(), REMEDIES[number])
             latency.observe(root, keep=keep)
             self.assert_withdrawn(root, "sched_rt_runtime_us")
@@ -286,7 +286,15 @@ class FullDiskTest(unittest.TestCase):
                 for _ in range(3):
                     Counts(directory).add("plug", "RecordsFull")
                 found = port_counts.observe(root)
+            assert not isinstance(found, Unknown)
             self.assertEqual(3, found["plug", "RecordsFull"])
+
+
+def withdrawn(root: Root, keep: latency.Keep | None = None) -> str:
+    """Return why the certificate counts no more, as an agent reports it."""
+    found = latency.observe(root, keep=keep).certificate
+    assert isinstance(found, LatencyCertificate)
+    return found.withdrawn
 
 
 def shown(error: exceptions.SriovRtError | OSError) -> str:
