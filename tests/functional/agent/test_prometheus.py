@@ -360,6 +360,15 @@ class PrometheusTest(unittest.TestCase):
         self.assertEqual(
             {tuple(sorted(each)) for each in port_counts.KNOWN}, counters
         )
+        names = {each["series"].partition("{")[0] for each in recorded}
+        # Of what this host has none of.
+        absent = {"held_vfs", "quarantined_ports", "guest_drifts"}
+        absent |= {"cpu_occupants", "host_hold_timestamp_seconds"}
+        self.assertLessEqual(
+            {each for each in metrics.HELP if "_vf_" not in each}
+            - {f"sriov_rt_{each}" for each in absent},
+            names,
+        )
 
     def test_the_example_of_a_scrape_and_the_dashboard(self):
         example = PROMETHEUS / "sriov-rt.prometheus.yml"
