@@ -193,6 +193,18 @@ def replace(
         sync(path.parent)
 
 
+def remedy(error: OSError, otherwise: str) -> str:
+    """Return what to do about a disk that takes no data, a clause.
+
+    :param otherwise: what to do about another error.
+    """
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free space on its file system, then try again"
+    if error.errno == errno.EROFS:
+        return "see 'dmesg', and mount its file system writable again"
+    return otherwise
+
+
 def sync(directory: pathlib.Path) -> None:
     """Bring the names in a directory to the disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -147,6 +147,7 @@ def assemble(
                 agent.reported,
                 Root(conf.agent.root),
                 count_vfs,
+                agent.times,
             )
         )
     agent.run_beside(Uevents(agent.changed), labels, auditing, *beside)

@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from sriov_rt.codec import known_or
 from sriov_rt.decide import occupancy
 from sriov_rt.facts import CountedVf
 from sriov_rt.facts import HostFacts
+from sriov_rt.facts import HostHold
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import culprit
 from sriov_rt.facts import decisive
@@ -77,12 +79,27 @@ Prometheus has to name the same.
 #: Name to its help: every metric that there is.
 HELP = {
     "sriov_rt_build_info": "Release of the agent; always 1.",
+    "sriov_rt_agent_start_timestamp_seconds": (
+        "Unix time at which the agent was started."
+    ),
+    "sriov_rt_observe_interval_seconds": (
+        "Time from one observation of the host to the next."
+    ),
     "sriov_rt_host_ready": (
         "Whether the host can serve realtime guests, and is meant to."
     ),
     "sriov_rt_host_reason": "A Reason why it cannot, by its code.",
     "sriov_rt_facts_observed_timestamp_seconds": (
         "Unix time of the last observation of the host."
+    ),
+    "sriov_rt_facts_age_seconds": (
+        "Time since the last observation, whatever the host's clock says."
+    ),
+    "sriov_rt_host_hold_timestamp_seconds": (
+        "Unix time since which the host is on hold; none if it is not."
+    ),
+    "sriov_rt_certificate_known": (
+        "Whether the certificate, or that there is none, could be read."
     ),
     "sriov_rt_certificate_bound_seconds": (
         "Worst latency that the certificate of the host names."
@@ -109,6 +126,9 @@ HELP = {
         "and unit."
     ),
     "sriov_rt_guest_drifts": "Drifts of running guests, by code.",
+    "sriov_rt_records_known": (
+        "Whether the records of ports and VFs could be read."
+    ),
     "sriov_rt_audit_known": "Whether the last audit could read the guests.",
     "sriov_rt_port_operations_total": (
         "Plugs, unplugs and recoveries of ports since the boot, by result."
@@ -119,6 +139,9 @@ HELP = {
 #: How the name of a counter ends; all others are gauges.
 _COUNTER = "_total"
 
+
+#: Values that are the agent's own, without labels.
+OfAgent = Callable[[], Mapping[str, float]]
 
 #: Returns the VFs of this host with their counters.
 CountVfs = Callable[[], Sequence[CountedVf]]
@@ -139,11 +162,17 @@ def samples(facts: HostFacts) -> Iterator[Sample]:
         {},
         facts.observed_at,
     )
+    paused = facts.maintenance.hold
+    if isinstance(paused, HostHold):
+        yield "sriov_rt_host_hold_timestamp_seconds", {}, paused.since
     yield from _certificate(facts)
     yield from _vfs(facts)
     yield from _quarantined(facts)
     yield from _holders(facts)
     yield from _occupancy(facts)
+    records = (facts.vifs.quarantined, facts.vifs.holders)
+    known = not any(isinstance(each, Unknown) for each in records)
+    yield "sriov_rt_records_known", {}, float(known)
     drifts = facts.audit.drifts
     yield "sriov_rt_audit_known", {}, float(not isinstance(drifts, Unknown))
     if not isinstance(drifts, Unknown):
@@ -153,6 +182,8 @@ def samples(facts: HostFacts) -> Iterator[Sample]:
 
 def _certificate(facts: HostFacts) -> Iterator[Sample]:
     found = facts.latency.certificate
+    known = float(not isinstance(found, Unknown))
+    yield "sriov_rt_certificate_known", {}, known
     if isinstance(found, LatencyCertificate):
         bound = found.max_latency_us / 1e6
         yield "sriov_rt_certificate_bound_seconds", {}, bound
@@ -246,6 +277,7 @@ class Metrics:
     :param root: where the counts of ports are, and the guests.
     :param count_vfs: returns the VFs with their counters; it may raise any
         error of ours.
+    :param of_agent: returns the values of the agent itself.
     :raises SriovRtError: without prometheus_client.
     """
 
@@ -256,6 +288,7 @@ class Metrics:
         latest: Callable[[], HostFacts | None],
         root: Root,
         count_vfs: CountVfs = tuple,
+        of_agent: OfAgent = dict,
     ) -> None:
         try:
             # Here, for it is an extra.
@@ -270,6 +303,7 @@ class Metrics:
         self._latest = latest
         self._root = root
         self._count_vfs = count_vfs
+        self._of_agent = of_agent
         self._problem = ""
         self._server: metrics_server.Server | None = None
 
@@ -319,6 +353,7 @@ class Metrics:
         families: dict[str, Any] = {}
         for name, labels, value in itertools.chain(
             [("sriov_rt_build_info", {"version": installed_version()}, 1.0)],
+            ((name, {}, value) for name, value in self._of_agent().items()),
             operations(self._root),
             () if facts is None else samples(facts),
             self._of_vfs(),

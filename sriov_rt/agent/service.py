@@ -113,6 +113,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self._timing = timing
         self._crashed = crashed
         self._monotonic = monotonic
+        self._began_at = time.time()
         self._observed_at = monotonic()
         self._answer_at = -math.inf
         # Held while facts are made and handed on, so that none overtakes.
@@ -197,6 +198,17 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
     def reported(self) -> HostFacts | None:
         """Return the facts that were reported last; None before the first."""
         return self._reported
+
+    def times(self) -> Mapping[str, float]:
+        """Return its times, by the metrics that they are; s."""
+        found = {
+            "sriov_rt_agent_start_timestamp_seconds": self._began_at,
+            "sriov_rt_observe_interval_seconds": self._timing.observe_interval,
+        }
+        if self._reported is not None:
+            age_s = self._monotonic() - self._observed_at
+            found["sriov_rt_facts_age_seconds"] = age_s
+        return found
 
     def report_requested(self) -> None:
         """Observe and report in full soon; requests until then are joined.

@@ -144,19 +144,28 @@ class Keeper:
 
     The certificate is root's, and the agent is not. Once is enough: it stays
     withdrawn when the condition is as before; how often that went to and fro
-    is counted.
+    is counted. What cannot be written is kept in memory, and tried again at
+    each observation.
     """
 
     def __init__(self) -> None:
         self._problem = ""
+        self._unwritten: certificate.Withdrawal | None = None
 
     def keep(self, root: Root, status: Status) -> Status:
         """Keep it, and return what is known of the certificate then.
 
         That it cannot be written is logged, once.
         """
+        on_disk, unwritten = status.kept, self._unwritten
+        if (
+            on_disk is None
+            and unwritten is not None
+            and unwritten.digest == status.certificate.digest
+        ):
+            status = dataclasses.replace(status, kept=unwritten)
         after = _kept(status)
-        if after is None or after == status.kept:
+        if after is None or after == on_disk:
             self._problem = ""
             return status
         try:
@@ -169,12 +178,16 @@ class Keeper:
                 self._problem = str(error)
                 LOG.error(
                     "the withdrawal of the latency certificate cannot be "
-                    "written (%s): it counts again when all is as before. "
-                    "Let the agent's user write the file's directory",
+                    "written (%s): it ends with this agent; %s",
                     exceptions.plain(error),
+                    files.remedy(
+                        error,
+                        "let the agent's user write the file's directory",
+                    ),
                 )
-            return status
-        self._problem = ""
+            self._unwritten = after
+            return dataclasses.replace(status, kept=after)
+        self._problem, self._unwritten = "", None
         return dataclasses.replace(status, kept=after)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sriov_rt import exceptions
+from sriov_rt import files
 from sriov_rt.parse.text import printable
 
 #: Exit code for input or an environment that the command cannot work with.
@@ -30,13 +31,6 @@ EXIT_UNREAD = 141
 _UNWRITABLE = frozenset(
     {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 )
-
-#: What to do about a file system.
-_REMEDIES = {
-    errno.EDQUOT: "free space there",
-    errno.ENOSPC: "free space there",
-    errno.EROFS: "mount it read-write",
-}
 
 #: What is printed for a character that a locale does not have.
 _PLAIN = {"µ": "u", "…": "...", "×": "x", "–": "-"}
@@ -171,11 +165,11 @@ def _os_error(error: OSError) -> str:
     if error.filename is None or error.strerror is None:
         return str(error)
     text = f"{error.filename}: {error.strerror}"
+    advice = ""
     if isinstance(error, PermissionError) and os.geteuid():
-        text += "; run as root, or as a user who may"
-    elif error.errno in _REMEDIES:
-        text += f"; {_REMEDIES[error.errno]}"
-    return text
+        advice = "run as root, or as a user who may"
+    advice = files.remedy(error, advice)
+    return f"{text}; {advice}" if advice else text
 
 
 def drop_output() -> None:

@@ -142,8 +142,8 @@ def write(path: pathlib.Path, data: bytes) -> None:
 
 
 def _elsewhere(path: pathlib.Path, error: OSError) -> OutputUnusable:
-    problem = error.strerror or str(error)
-    return OutputUnusable(path, f"{problem}; name another place")
+    advice = files.remedy(error, "name another place")
+    return OutputUnusable(path, f"{error.strerror or error}; {advice}")
 
 
 def log_file(path: pathlib.Path) -> logging.Handler:

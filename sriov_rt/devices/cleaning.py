@@ -56,18 +56,21 @@ class CleaningRuns(exceptions.SriovRtError):
         )
 
 
+_REMEDY = (
+    "run it as root, and 'systemd-tmpfiles --create' if /run/sriov-rt is "
+    "missing"
+)
+
+
 class RecordUnwritable(exceptions.SriovRtError):
     """The lock or the record of a run cannot be written.
 
-    :param problem: a clause.
+    :param problem: a clause; and what to do about it.
     """
 
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem: str, remedy: str = _REMEDY) -> None:
         self.problem = problem
-        super().__init__(
-            f"{problem}; run it as root, and 'systemd-tmpfiles --create' if "
-            "/run/sriov-rt is missing"
-        )
+        super().__init__(f"{problem}; {remedy}")
 
 
 class State(enum.StrEnum):
@@ -289,5 +292,6 @@ def keep(root: Root, outcomes: Sequence[Outcome], now: float) -> None:
         files.replace(path, data, 0o644)
     except OSError as error:
         raise RecordUnwritable(
-            f"{path} cannot be written: {error.strerror}"
+            f"{path} cannot be written: {error.strerror}",
+            files.remedy(error, _REMEDY),
         ) from error

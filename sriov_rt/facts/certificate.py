@@ -38,6 +38,12 @@ MAX_VALIDITY_S = 366 * _DAY_S
 #: write to root's.
 WITHDRAWAL_PATH = "var/lib/sriov-rt/latency-withdrawal.json"
 
+#: A certificate that was withdrawn while its disk took no data, in memory.
+IN_MEMORY_PATH = "run/sriov-rt/latency-certificate.json"
+
+#: Its name from then on, for the time after that boot: it takes no room.
+RENAMED_PATH = "var/lib/sriov-rt-verify/latency-certificate.withdrawn"
+
 #: The longest file of it, in bytes.
 MAX_WITHDRAWAL = 64 * 1024
 
@@ -156,6 +162,13 @@ def withdrawal_from_text(text: str) -> Withdrawal:
     """
     data = text.encode()
     return documents.load(Withdrawal, data, MAX_WITHDRAWAL, SCHEMA_VERSION)
+
+
+def as_issued(found: Certificate) -> Certificate:
+    """Return a certificate without its withdrawal."""
+    return dataclasses.replace(
+        found, withdrawn="", withdrawn_at=0.0, culprit=None, digest=""
+    )
 
 
 def to_bytes(certificate: Certificate) -> bytes:

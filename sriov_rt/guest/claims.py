@@ -71,6 +71,9 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Claim = Callable[[str, CpuSet], CpuSet]
 
 
+_ROOT = "root alone may write there"
+
+
 class ClaimsUnusable(exceptions.SriovRtError):
     """pCPUs cannot be claimed.
 
@@ -129,7 +132,7 @@ class Claims:
         except OSError as error:
             why = exceptions.plain(error)
             raise ClaimsUnusable(
-                f"{self._directory} ({why}); root alone may write there"
+                f"{self._directory} ({why}); {files.remedy(error, _ROOT)}"
             ) from None
         return taken
 

@@ -5,7 +5,8 @@
 It counts if root wrote it and nobody has edited it since, and as long as all
 that it hangs on is as it was measured (``conditions``). Once something was
 not, it is withdrawn until the host is measured again: in the certificate,
-where root found that, or in a file of the agent's.
+where root found that, or in a file of the agent's. Where the disk of the
+certificate takes no data, it is withdrawn in memory and by its name.
 """
 
 import dataclasses
@@ -32,6 +33,11 @@ CERTIFICATE = certificate.PATH
 #: How far ahead of the host's clock a certificate may be, in seconds: NTP may
 #: have set the clock back a little since.
 MAX_AHEAD_S = 300.0
+
+_NO_ROOM = (
+    "it was withdrawn while its disk took no data; the log of that time has "
+    "the reason"
+)
 
 #: How much of a condition a sentence shows, in characters.
 _SHOWN = 60
@@ -136,23 +142,38 @@ def status(
 
 def read(root: Root) -> Certificate | None | Unknown:
     """Return the whole certificate, whether it counts or not."""
-    source = root.open_file(CERTIFICATE)
+    found = _read(root, CERTIFICATE)
+    if found is None:
+        found = _read(root, certificate.RENAMED_PATH)
+        if isinstance(found, Certificate) and not found.withdrawn:
+            found = dataclasses.replace(found, withdrawn=_NO_ROOM)
+    if isinstance(found, Certificate):
+        kept = _read(root, certificate.IN_MEMORY_PATH)
+        if isinstance(kept, Certificate) and (
+            certificate.as_issued(kept) == certificate.as_issued(found)
+        ):
+            return kept
+    return found
+
+
+def _read(root: Root, path: str) -> Certificate | None | Unknown:
+    source = root.open_file(path)
     if isinstance(source, Unknown):
-        return None if root.exists(CERTIFICATE) is False else source
+        return None if root.exists(path) is False else source
     with source:
         status = os.fstat(source.fileno())
         if status.st_uid != root.path.stat().st_uid:
-            return _refused("not root's file; remove it")
+            return _refused(path, "not root's file; remove it")
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return _refused("others than root may write it; remove it")
+            return _refused(path, "others than root may write it; remove it")
         try:
             data = source.read(certificate.MAX_FILE + 1) or b""
         except OSError as error:
-            return _refused(error.strerror or str(error))
+            return _refused(path, error.strerror or str(error))
     try:
         return certificate.from_bytes(data)
     except codec.SchemaError as error:
-        return _refused(str(error))
+        return _refused(path, str(error))
 
 
 def kept_withdrawal(
@@ -188,8 +209,8 @@ def _changes(found: Certificate, root: Root, nova: ComputeFacts) -> str:
     return "; ".join(_change(*each) for each in changed)
 
 
-def _refused(problem: str) -> Unknown:
-    return Unknown(f"/{CERTIFICATE}: {problem}")
+def _refused(path: str, problem: str) -> Unknown:
+    return Unknown(f"/{path}: {problem}")
 
 
 def _change(name: str, then: str, now: str) -> str:

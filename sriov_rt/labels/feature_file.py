@@ -68,9 +68,12 @@ class FeatureFile:
         if str(error) != self._problem:
             self._problem = str(error)
             LOG.warning(
-                "the feature file for NFD cannot be changed (%s); allow "
-                "sriov-rt-agent's user to write in %s, or set [labels] "
-                "feature_file = false",
+                "the feature file for NFD cannot be changed (%s); %s",
                 exceptions.plain(error),
-                self._path.parent,
+                files.remedy(
+                    error,
+                    "allow sriov-rt-agent's user to write in "
+                    f"{self._path.parent}, or set [labels] feature_file = "
+                    "false",
+                ),
             )

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 
 from sriov_rt import exceptions
+from sriov_rt import files
 from sriov_rt.facts import LabelFacts
 from sriov_rt.labels import merge
 from sriov_rt.labels import store
@@ -151,10 +152,13 @@ class LastKnown:
         except OSError as error:
             if str(error) != self._save_problem:
                 LOG.warning(
-                    "cannot store the labels (%s); make %s a directory that "
-                    "sriov-rt-agent's user may write in",
+                    "cannot store the labels (%s); %s",
                     exceptions.plain(error),
-                    self._path.parent,
+                    files.remedy(
+                        error,
+                        f"make {self._path.parent} a directory that "
+                        "sriov-rt-agent's user may write in",
+                    ),
                 )
             self._save_problem = str(error)
         else:

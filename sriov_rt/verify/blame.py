@@ -39,7 +39,7 @@ IDLE_WHY = (
     "idle state, or the firmware or a hypervisor had it"
 )
 _NOBODY_WHY = "no thread and no interrupt had the CPU for a tenth of it"
-_NO_SAMPLE_WHY = "the trace does not have the sample"
+NO_SAMPLE_WHY = "the trace does not have the sample"
 
 #: A kind of :data:`culprit.KINDS` and a name.
 Who = tuple[str, str]
@@ -237,7 +237,7 @@ def of_osnoise(trace: bytes, tool: str, cpu: int, least_us: int) -> Culprit:
     lines = [each for each in _lines(trace) if each[0].cpu == cpu]
     found = _last_sample(lines, least_us * 1000)
     if found is None:
-        return culprit.unknown(cpu, 0, tool, _NO_SAMPLE_WHY)
+        return culprit.unknown(cpu, 0, tool, NO_SAMPLE_WHY)
     end, latency, irq, stack = found
     began = end - latency
     noises = [each for line, _ in lines if (each := _noise(line.text))]
@@ -349,7 +349,7 @@ def of_schedule(
             if worst is None or line.at - expires > worst[1] - worst[0]:
                 worst = (expires, line.at)
     if worst is None or worst[1] - worst[0] < latency_us * 500:
-        return culprit.unknown(cpu, latency_us, tool, _NO_SAMPLE_WHY)
+        return culprit.unknown(cpu, latency_us, tool, NO_SAMPLE_WHY)
     times = _times(lines, *worst)
     found_times = {
         who: time

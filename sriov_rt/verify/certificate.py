@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from sriov_rt import exceptions
 from sriov_rt import files
 from sriov_rt.facts import certificate
 from sriov_rt.facts.certificate import Certificate
@@ -19,6 +20,8 @@ from sriov_rt.facts.certificate import CertifiedCpu
 from sriov_rt.facts.certificate import CertifiedTool
 from sriov_rt.facts.culprit import Culprit
 from sriov_rt.host import conditions
+from sriov_rt.host import latency
+from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import bound
 from sriov_rt.verify.errors import CertificateRefused
@@ -124,9 +127,14 @@ def write(found: Certificate, root: pathlib.Path) -> pathlib.Path:
     path = root / certificate.PATH
     files.make_directory(path.parent)
     files.replace(path, certificate.to_bytes(found), 0o644, durable=True)
-    # What the agent kept is of the one before; here it may be read-only.
-    with contextlib.suppress(OSError):
-        (root / certificate.WITHDRAWAL_PATH).unlink()
+    for each in (
+        certificate.RENAMED_PATH,
+        certificate.IN_MEMORY_PATH,
+        # What the agent kept is of the one before; here it may be read-only.
+        certificate.WITHDRAWAL_PATH,
+    ):
+        with contextlib.suppress(OSError):
+            (root / each).unlink()
     return path
 
 
@@ -138,30 +146,61 @@ def withdraw(
 ) -> None:
     """Write down that a certificate counts no more.
 
-    Where that can't be written, on a full disk say, the certificate is
-    removed: that takes no room.
+    Where its disk takes no data, it is written to memory, and the certificate
+    renamed for the time after this boot: that takes no room. :func:`retry`
+    tries again.
 
     :param why: a sentence.
     :param culprit: of the sample that contradicts it.
-    :raises OSError: if it can't be removed either.
+    :raises OSError: if neither can be done.
     """
+    marked = dataclasses.replace(
+        found, withdrawn=why, withdrawn_at=time.time(), culprit=culprit
+    )
     try:
-        write(
-            dataclasses.replace(
-                found,
-                withdrawn=why,
-                withdrawn_at=time.time(),
-                culprit=culprit,
-            ),
-            root,
-        )
+        write(marked, root)
     except OSError as error:
-        (root / certificate.PATH).unlink()
-        LOG.warning(
-            "the certificate is removed, since it can't be marked as "
-            "withdrawn: %s",
-            error.strerror or error,
+        if not any((_in_memory(marked, root), _renamed(root))):
+            raise
+        LOG.error(
+            "the certificate is withdrawn (%s), and its disk does not take "
+            "that: %s; %s. 'sriov-rt verify watch' tries again",
+            why,
+            exceptions.plain(error),
+            files.remedy(error, "mend it"),
         )
+
+
+def _in_memory(marked: Certificate, root: pathlib.Path) -> bool:
+    path = root / certificate.IN_MEMORY_PATH
+    with contextlib.suppress(OSError):
+        files.make_directory(path.parent)
+        files.replace(path, certificate.to_bytes(marked), 0o644)
+        return True
+    return False
+
+
+def _renamed(root: pathlib.Path) -> bool:
+    new = root / certificate.RENAMED_PATH
+    try:
+        (root / certificate.PATH).replace(new)
+    except FileNotFoundError:
+        return new.exists()  # by an earlier try
+    except OSError:
+        return False
+    return True
+
+
+def retry(root: Root) -> None:
+    """Write a withdrawal to the disk that took no data then."""
+    paths = (certificate.RENAMED_PATH, certificate.IN_MEMORY_PATH)
+    if not any((root.path / each).exists() for each in paths):
+        return
+    found = latency.read(root)
+    if isinstance(found, Certificate) and found.withdrawn:
+        with contextlib.suppress(OSError):
+            write(found, root.path)
+            LOG.info("the withdrawal of the certificate is on its disk now")
 
 
 def refused(

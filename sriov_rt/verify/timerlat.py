@@ -138,15 +138,30 @@ class Timerlat(ProgramTool):
     ) -> tuple[int, Culprit | None]:
         """Measure until the first sample above a bound, and analyse that.
 
+        An older rtla (6.1 is one) starts its trace when its table has begun: a
+        sample in between is in the table alone, and another one is waited for.
+
         :param cpus: one is measured.
         :param breached: called at that sample, before rtla ends, where rtla
-            says so by then.
+            says so by then; and before another one is waited for.
         :returns: the worst sample, µs, and its culprit; None where there is
             none, or this rtla says no more.
         :raises KeyboardInterrupt: if it was interrupted.
         :raises RunFailed: if rtla can't run.
         :raises OutputInvalid: if it is not understood.
         """
+        worst, named = self._until_above(cpus, bound_us, breached)
+        if named is None or named.why != blame.NO_SAMPLE_WHY:
+            return worst, named
+        breached()
+        with contextlib.suppress(RunFailed, OutputInvalid):
+            other, again = self._until_above(cpus, bound_us, lambda: None)
+            return max(worst, other), again or named
+        return worst, named
+
+    def _until_above(
+        self, cpus: Cpus, bound_us: int, breached: Callable[[], None]
+    ) -> tuple[int, Culprit | None]:
         command = (*self.command(cpus), *self._stopping(bound_us))
         lines = process.Lines(_MAX_TABLE)
         marked = False
@@ -178,7 +193,8 @@ class Timerlat(ProgramTool):
             named = blame.of_osnoise(trace, self.name, cpu, bound_us)
         if named is None or worst <= bound_us:
             return worst, None
-        # A trace lacks what the table has: what came after it stopped.
+        # A trace lacks what came after it stopped, or has another sample.
+        worst = max(worst, named.latency_us)
         return worst, dataclasses.replace(named, latency_us=worst)
 
     def _stopping(self, latency_us: int) -> tuple[str, ...]:

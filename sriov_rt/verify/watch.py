@@ -8,6 +8,7 @@ none is to be disturbed, it probes a housekeeping CPU in its place, with a
 limit of its own: that shows what the firmware and the kernel do to all CPUs.
 """
 
+import contextlib
 import dataclasses
 import logging
 import pathlib
@@ -16,9 +17,11 @@ from collections.abc import Callable
 from collections.abc import Mapping
 
 from sriov_rt import exceptions
+from sriov_rt import files
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts.certificate import Certificate
+from sriov_rt.facts.certificate import as_issued
 from sriov_rt.facts.culprit import Culprit
 from sriov_rt.facts.culprit import unknown
 from sriov_rt.host import compute
@@ -97,6 +100,8 @@ def probe(
         if why:
             return record(found, why, root, lock)
     if found is None or not _counts(found, root, nova):
+        with contextlib.suppress(Busy), results.exclusive(lock):
+            certificate.retry(root)
         return Probe(None, None, "no certificate counts; nothing to watch")
     cpus = cpus_of(root)
     cpu: int | None
@@ -187,7 +192,11 @@ def _judge(
         ticket = breach.observe(root, nova, found, named, limit.max_us)
         breach.keep(root.path / TICKETS, ticket)
     except OSError as error:
-        LOG.warning("the ticket is not kept: %s", exceptions.plain(error))
+        LOG.warning(
+            "the ticket is not kept: %s; %s",
+            exceptions.plain(error),
+            files.remedy(error, "let root write there"),
+        )
     return Probe(cpu, worst, said, withdrawn=True, culprit=named)
 
 
@@ -199,17 +208,12 @@ def _withdraw(
     It may have been withdrawn already, when the sample was seen.
     """
     again = host_latency.read(root)
-    if not isinstance(again, Certificate) or _whole(again) != _whole(found):
+    if not isinstance(again, Certificate) or as_issued(again) != as_issued(
+        found
+    ):
         return False
     certificate.withdraw(again, why, root.path, named)
     return True
-
-
-def _whole(found: Certificate) -> Certificate:
-    """Return a certificate as it was issued."""
-    return dataclasses.replace(
-        found, withdrawn="", withdrawn_at=0.0, culprit=None, digest=""
-    )
 
 
 def watch(

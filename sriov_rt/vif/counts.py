@@ -22,6 +22,14 @@ OK = "ok"
 _MOST = 65536
 
 
+def _add(descriptor: int, number: int) -> None:
+    try:
+        os.write(descriptor, b"." * number)
+    except OSError:
+        # A hole takes no room, and the failure of a full disk is counted.
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size + number)
+
+
 class Counts:
     """Counts operations on ports; what cannot be counted is passed over.
 
@@ -44,7 +52,7 @@ class Counts:
             files.make_directory(self._directory)
             descriptor = os.open(path, _FLAGS, 0o644)
             try:
-                os.write(descriptor, b"." * min(number, _MOST))
+                _add(descriptor, min(number, _MOST))
             finally:
                 os.close(descriptor)
         except OSError as error:

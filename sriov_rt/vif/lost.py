@@ -37,7 +37,8 @@ class LostPorts:
     def put(self, record: Record) -> None:
         """Note a port, by its record from before.
 
-        :raises RecordsBroken: if it cannot be written.
+        :raises RecordsFull: if there is no space.
+        :raises RecordsBroken: if it cannot be written otherwise.
         """
         try:
             files.make_directory(self._parent, 0o700)
@@ -92,10 +93,8 @@ class LostPorts:
 
     def _broken(
         self, error: OSError, port: str | None = None
-    ) -> errors.RecordsBroken:
-        detail = error.strerror or str(error)
-        place = str(self.directory)
-        return errors.RecordsBroken(place, port=port, detail=detail)
+    ) -> errors.VifError:
+        return records.broken(self.directory, error, port)
 
     def _path(self, port: str) -> pathlib.Path:
         return self.directory / port

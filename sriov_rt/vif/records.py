@@ -338,13 +338,17 @@ class Records:
 
     def broken(self, error: OSError, port: str | None) -> errors.VifError:
         """Return what an error with the directory means to the operator."""
-        full = error.errno in _FULL
-        named = errors.RecordsFull if full else errors.RecordsBroken
-        return named(
-            str(self.directory),
-            port=port,
-            detail=error.strerror or str(error),
-        )
+        return broken(self.directory, error, port)
+
+
+def broken(
+    directory: pathlib.Path, error: OSError, port: str | None
+) -> errors.VifError:
+    """Return what an error with a directory means to the operator."""
+    full = error.errno in _FULL
+    named = errors.RecordsFull if full else errors.RecordsBroken
+    detail = error.strerror or str(error)
+    return named(str(directory), port=port, detail=detail)
 
 
 class DamagedFiles:

@@ -166,6 +166,17 @@ class TablesTest(unittest.TestCase):
             with self.subTest(path):
                 self.assertEqual(f"``{module}``", rows[path][2])
 
+    def test_an_emulated_machine_has_each_for_itself(self):
+        """Below its overlay, another bed on the same host writes there."""
+        script = ROOT / "tests/testbed/rtvm/guest/system.sh"
+        mounted = re.findall(r"/var/lib/sriov-rt[\w-]*", script.read_text())
+        found = {
+            match[0]
+            for row in self.stores()
+            if (match := re.match(r"/var/lib/[\w-]+", row[0].strip("`")))
+        }
+        self.assertEqual(found, set(mounted))
+
     def test_pages_name_no_other_state(self):
         known = {row[0].strip("`") for row in self.stores()}
         # Of packages, images and Neutron's agent, and what the tests make.

@@ -515,10 +515,12 @@ SHORT_US = 15_000
 TRIES = 5
 
 #: Has the watch probe CPU 2, since the other is busy, and plants a culprit
-#: when it does: a busy CPU is not probed.
+#: when it does: a busy CPU is not probed. rtla 6.1 starts its trace when its
+#: table has begun, a second later on an emulated CPU that is busy.
 WATCHED = """
 taskset -c 3 sh -c 'while :; do :; done' & busy=$!
-(until pgrep -x rtla >/dev/null; do sleep 0.5; done
+(until grep -qs 1 /sys/kernel/tracing/instances/osnoise_trace/tracing_on
+do sleep 0.5; done
 exec python3 /tmp/culprits.py {name} >/tmp/{name}.log 2>&1) & planted=$!
 sriov-rt verify watch --once --duration 15s --json
 code=$?; kill $planted $busy; wait; exit $code
@@ -626,20 +628,29 @@ class CulpritTest(MeasuredTestCase, base.VmTestCase):
         kept = "/tmp/certificate.json"
         withdrawal = f"/{certificate.WITHDRAWAL_PATH}"
         self.bash(f"cp {latency.CERTIFICATE} {kept}")
+        log = base.place().log / "tickets-tried.txt"
         for name, kind, bound_us in (
             ("thread", "thread", BOUND_US),
             ("work", "thread", BOUND_US),
             ("interrupt", "irq", BOUND_US),
             ("stop_machine", "stop_machine", SHORT_US),
         ):
-            for _ in range(TRIES):
+            for number in range(TRIES):
                 self.bash(f"rm {withdrawal}; cp {kept} {latency.CERTIFICATE}")
                 self.python(latency.lowered(bound_us))
                 probed = self.bash(WATCHED.format(name=name))
                 found = self.answer(probed)["culprit"]
-                if found and found["kind"] != culprit.UNKNOWN:
+                with log.open("a") as stream:
+                    print(name, number, json.dumps(found), file=stream)
+                self.assertEqual(1, probed.status, probed.text)
+                if found["kind"] == kind:
                     break
-            self.assertEqual(1, probed.status, probed.text)
+                # The emulator stood still; no other reason is its own. A
+                # stall that falls into running code is charged to that.
+                if found["kind"] == culprit.UNKNOWN:
+                    self.assertEqual(blame.IDLE_WHY, found["why"])
+                else:
+                    self.assertEqual(SHORT_US, bound_us, found)
             with self.subTest(name):
                 self.assertEqual(kind, found["kind"], found)
                 shown = self.bash("sriov-rt verify certificate").text

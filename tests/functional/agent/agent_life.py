@@ -24,6 +24,7 @@ import yaml
 
 from sriov_rt.facts import certificate
 from sriov_rt.host import latency
+from sriov_rt.host.root import BOOT_ID
 from tests.testbed.waiting import wait_for
 from tests.unit.host import trees
 
@@ -79,6 +80,8 @@ class Life:
             expires_at=trees.CERTIFICATE.issued_at + 365 * 86400,
         )
         tree.write(latency.CERTIFICATE, certificate.to_bytes(withdrawn))
+        # It is the host that runs: of a copy nobody knows the ports.
+        tree.write(BOOT_ID, pathlib.Path("/", BOOT_ID).read_bytes())
         self._run = tree.path / "run"
         self._run.mkdir(exist_ok=True)
         self._configuration.write_text(

@@ -238,6 +238,117 @@ class PrometheusTest(unittest.TestCase):
             )
         self.run_rules(tests, "1m")
 
+    def test_what_an_operator_would_miss(self):
+        """Series of hosts in trouble that fired nothing, or wrongly."""
+        labels = '{job="sriov-rt", instance="a"}'
+        facts = f"sriov_rt_facts_observed_timestamp_seconds{labels}"
+        up = f"up{labels}"
+        failed = (
+            'sriov_rt_port_operations_total{job="sriov-rt", instance="a", '
+            'operation="plug", result="NoParent"}'
+        )
+        drift = 'sriov_rt_guest_drifts{job="sriov-rt", instance="a", code="c"}'
+        cases = (
+            # Observed each hour, as its option says; and one that hangs.
+            ("SriovRtFactsStale", "60m", 0, {
+                f"sriov_rt_facts_age_seconds{labels}": "0+60x70",
+                f"sriov_rt_observe_interval_seconds{labels}": "3600x70",
+                facts: "0x70",
+            }),
+            ("SriovRtFactsStale", "5m", 1, {
+                f"sriov_rt_facts_age_seconds{labels}": "0+60x70",
+                f"sriov_rt_observe_interval_seconds{labels}": "10x70",
+                facts: "0x70",
+            }),
+            # The host's clock is an hour behind, then an hour ahead.
+            ("SriovRtFactsStale", "50m", 0, {
+                f"sriov_rt_facts_age_seconds{labels}": "5x70",
+                f"sriov_rt_observe_interval_seconds{labels}": "10x70",
+                facts: "-3600+60x70",
+            }),
+            ("SriovRtFactsStale", "50m", 1, {
+                f"sriov_rt_facts_age_seconds{labels}": "0+60x70",
+                f"sriov_rt_observe_interval_seconds{labels}": "10x70",
+                facts: "3600x70",
+            }),
+            # It dies as soon as it has started, over and over.
+            ("SriovRtAgentDown", "30m", 1, {
+                up: "1x1 0 " * 9 + "1x9",
+                f"sriov_rt_agent_start_timestamp_seconds{labels}":
+                    "0 0 _ 2 2 _ 5 5 _ 8 8 _ 11 11 _ 14 14 _ 17 17 _ 20 20 _ "
+                    "23 23 _ 26x9",
+            }),
+            ("SriovRtAgentDown", "30m", 0, {
+                up: "1x70",
+                f"sriov_rt_agent_start_timestamp_seconds{labels}":
+                    "0x20 20x20 40x28",
+            }),
+            # Somebody works on the host; somebody has forgotten that.
+            ("SriovRtHostNotReady", "60m", 0, {
+                f"sriov_rt_host_ready{labels}": "0x70",
+                f"sriov_rt_host_hold_timestamp_seconds{labels}": "60x70",
+            }),
+            ("SriovRtHostNotReady", "60m", 1, {
+                f"sriov_rt_host_ready{labels}": "0x70",
+                f"sriov_rt_host_hold_timestamp_seconds{labels}": "-90000x70",
+            }),
+            # A plug fails while the agent is dead, for longer than 15 minutes.
+            ("SriovRtPlugsFail", "50m", 1, {
+                up: "1x9 0x29 1x29",
+                facts: "0+60x9 _x30 2400+60x29",
+                failed: "3x9 _x30 4x29",
+            }),
+            ("SriovRtPlugsFail", "50m", 0, {
+                up: "1x9 0x29 1x29",
+                facts: "0+60x9 _x30 2400+60x29",
+                failed: "3x9 _x30 3x29",
+            }),
+            # The agent starts again, and its first audit comes a minute later.
+            ("SriovRtGuestDrifted", "21m", 1, {
+                up: "1x70",
+                facts: "0+60x70",
+                f"sriov_rt_audit_known{labels}": "1x19 0x1 1x40",
+                drift: "1x19 _x2 1x40",
+            }),
+            ("SriovRtGuestDrifted", "30m", 0, {
+                up: "1x70",
+                facts: "0+60x70",
+                f"sriov_rt_audit_known{labels}": "1x70",
+                drift: "1x19 stale",
+            }),
+            # Nobody knows what has become of what was quarantined.
+            ("SriovRtPortQuarantined", "40m", 1, {
+                up: "1x70",
+                facts: "0+60x70",
+                f"sriov_rt_records_known{labels}": "1x19 0x50",
+                'sriov_rt_quarantined_ports{job="sriov-rt", instance="a", '
+                'parent="p"}': "1x19 stale",
+            }),
+            ("SriovRtAuditUnknown", "40m", 1, {
+                f"sriov_rt_records_known{labels}": "1x19 0x50",
+                f"sriov_rt_audit_known{labels}": "1x70",
+            }),
+            # The certificate cannot be read: no flavor with a bound lands.
+            ("SriovRtCertificateWithdrawn", "40m", 1, {
+                up: "1x70",
+                facts: "0+60x70",
+                f"sriov_rt_certificate_known{labels}": "1x19 0x50",
+                f"sriov_rt_certificate_withdrawn{labels}": "0x19 stale",
+            }),
+        )  # fmt: skip
+        tests = [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": name, "values": values}
+                    for name, values in series.items()
+                ],
+                "promql_expr_test": [_fires(alert, at, is_raised)],
+            }
+            for alert, at, is_raised, series in cases
+        ]
+        self.run_rules(tests, "1m")
+
     def test_the_recording_has_the_series_of_an_agent_of_today(self):
         """An agent that has changed is recorded again."""
         recorded = yaml.safe_load(RECORDED.read_text())["series"]
@@ -248,6 +359,15 @@ class PrometheusTest(unittest.TestCase):
         }
         self.assertEqual(
             {tuple(sorted(each)) for each in port_counts.KNOWN}, counters
+        )
+        names = {each["series"].partition("{")[0] for each in recorded}
+        # Of what this host has none of.
+        absent = {"held_vfs", "quarantined_ports", "guest_drifts"}
+        absent |= {"cpu_occupants", "host_hold_timestamp_seconds"}
+        self.assertLessEqual(
+            {each for each in metrics.HELP if "_vf_" not in each}
+            - {f"sriov_rt_{each}" for each in absent},
+            names,
         )
 
     def test_the_example_of_a_scrape_and_the_dashboard(self):

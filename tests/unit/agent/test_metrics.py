@@ -20,7 +20,10 @@ from sriov_rt.agent import vf_series
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import HeldVf
+from sriov_rt.facts import HostHold
 from sriov_rt.facts import LatencyCertificate
+from sriov_rt.facts import LatencyFacts
+from sriov_rt.facts import MaintenanceFacts
 from sriov_rt.facts import OccupancyFacts
 from sriov_rt.facts import Occupant
 from sriov_rt.facts import QuarantinedPort
@@ -83,6 +86,37 @@ class SamplesTest(unittest.TestCase):
         self.assertEqual(1.0, kinds.pop("irq"))
         self.assertEqual({0.0}, set(kinds.values()))
         self.assertLess(len(kinds), 8)
+
+    def test_a_hold_and_what_could_not_be_read(self):
+        unread = Unknown("why")
+        for facts, expected in (
+            (
+                host(vifs=VifFacts({}, (), (), ())),
+                {"certificate_known": 1.0, "records_known": 1.0},
+            ),
+            (
+                host(
+                    latency=LatencyFacts(unread),
+                    vifs=VifFacts({}, (), unread),
+                    maintenance=MaintenanceFacts(HostHold("me", "x", 9.0)),
+                ),
+                {
+                    "certificate_known": 0.0,
+                    "records_known": 0.0,
+                    "host_hold_timestamp_seconds": 9.0,
+                },
+            ),
+        ):
+            found = {
+                name.removeprefix("sriov_rt_"): value
+                for name, _, value in metrics.samples(facts)
+            }
+            names = ("certificate_known", "records_known")
+            kept = (*names, "host_hold_timestamp_seconds")
+            self.assertEqual(
+                expected,
+                {name: found[name] for name in kept if name in found},
+            )
 
     def test_what_is_unknown_is_left_out(self):
         facts = dataclasses.replace(host(), audit=AuditFacts(Unknown("why")))
@@ -270,13 +304,17 @@ class EndpointTest(unittest.TestCase):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        served = metrics.Metrics("127.0.0.1", port, host, self.root)
+        served = metrics.Metrics(
+            *("127.0.0.1", port, host, self.root),
+            of_agent=lambda: {"sriov_rt_facts_age_seconds": 3.0},
+        )
         served.start()
         self.addCleanup(served.stop)
         url = f"http://127.0.0.1:{port}/metrics"
         with urllib.request.urlopen(url, timeout=10) as answer:
             text = answer.read().decode()
         self.assertIn("# TYPE sriov_rt_host_ready gauge", text)
+        self.assertIn("\nsriov_rt_facts_age_seconds 3.0\n", text)
         self.assertIn("# TYPE sriov_rt_port_operations_total counter", text)
         self.assertIn(
             'sriov_rt_port_operations_total{operation="plug",'

@@ -2,9 +2,12 @@
 
 import dataclasses
 import tempfile
+import time
 import unittest
+from unittest import mock
 
 from sriov_rt import facts
+from sriov_rt.agent import metrics
 from sriov_rt.agent import service
 from sriov_rt.agent.publisher import Publisher
 from sriov_rt.agent.withdrawal import Withdrawals
@@ -97,6 +100,20 @@ class ObserveTest(AgentTestCase):
         self.assertEqual(
             {"COMPUTE_NODE", REALTIME, PREEMPT_RT}, self.placement.provider
         )
+
+    def test_its_times_by_a_clock_that_nobody_sets(self):
+        """The host's clock may jump; the age of its facts does not."""
+        age = "sriov_rt_facts_age_seconds"
+        self.assertNotIn(age, self.agent.times())
+        self._tick()
+        self.clock.now += 4.0
+        with mock.patch("time.time", return_value=0.0):
+            found = self.agent.times()
+        self.assertEqual(4.0, found.pop(age))
+        self.assertEqual(10.0, found["sriov_rt_observe_interval_seconds"])
+        began = found["sriov_rt_agent_start_timestamp_seconds"]
+        self.assertLess(abs(time.time() - began), 600)
+        self.assertLessEqual({age, *found}, metrics.HELP.keys())
 
     def test_traits_are_withdrawn_when_the_host_degrades(self):
         self._tick()

@@ -377,10 +377,18 @@ class KeepTest(trees.TreeTest):
         self.tree.write("var/lib/sriov-rt")
         with self.assertLogs("sriov_rt.agent.withdrawal", "ERROR") as logs:
             said = [self.look() for _ in range(3)]
+            self.tree.write(self.RUNTIME, "-1\n")
+            said.append(self.look())
         why = "sched_rt_runtime_us changed from '-1' to '950000'"
-        self.assertEqual([why] * 3, said)
+        self.assertEqual([why] * 4, said)
         self.assertEqual(1, len(logs.output))
         self.assertIn("cannot be written", logs.output[0])
+        # It is written as soon as that can be done.
+        (self.tree.path / "var/lib/sriov-rt").unlink()
+        self.assertEqual(why, self.look())
+        self.assertEqual(
+            why, latency.observe(self.tree.root).certificate.withdrawn
+        )
 
     def test_nothing_to_keep(self):
         self.tree.remove(certificate.PATH)

@@ -164,8 +164,11 @@ class ProcessTest(unittest.TestCase):
 
     def test_a_file_system_that_takes_no_file(self):
         for number, remedy in (
-            (errno.EROFS, "mount it read-write"),
-            (errno.ENOSPC, "free space there"),
+            (
+                errno.EROFS,
+                "see 'dmesg', and mount its file system writable again",
+            ),
+            (errno.ENOSPC, "free space on its file system, then try again"),
         ):
             said = io.StringIO()
             with self.subTest(remedy), contextlib.redirect_stderr(said):

@@ -8,6 +8,8 @@ import unittest
 from unittest import mock
 
 from sriov_rt.facts import certificate as document
+from sriov_rt.host import latency
+from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import certificate
 from sriov_rt.verify.errors import CertificateRefused
@@ -194,21 +196,44 @@ class FileTest(unittest.TestCase):
         certificate.withdraw(self.read(), "a sample of 88 µs", self.root)
         self.assertEqual("a sample of 88 µs", self.read().withdrawn)
 
-    def test_withdrawn_on_a_full_disk_it_is_removed(self):
+    def test_withdrawn_on_a_full_disk(self):
+        """Its readers see it withdrawn: now, and after the next boot."""
         path = certificate.write(self.issued, self.root)
+        host = Root(str(self.root))
         with (
             mock.patch("os.fsync", side_effect=OSError(28, "No space left")),
             self.assertLogs("sriov_rt.verify.certificate") as logs,
         ):
             certificate.withdraw(self.read(), "a sample of 88 µs", self.root)
+            certificate.retry(host)
         self.assertFalse(path.exists())
         self.assertIn("No space left", logs.output[0])
+        self.assertIn("free space", logs.output[0])
+        self.assertEqual("a sample of 88 µs", latency.read(host).withdrawn)
+        (self.root / document.IN_MEMORY_PATH).unlink()
+        self.assertIn("took no data", latency.read(host).withdrawn)
+        certificate.retry(host)
+        self.assertIn("took no data", self.read().withdrawn)
+        self.assertFalse((self.root / document.RENAMED_PATH).exists())
 
-    def test_what_can_be_neither_written_nor_removed_is_an_error(self):
+    def test_what_is_in_memory_is_of_one_certificate(self):
+        path = certificate.write(self.issued, self.root)
+        with (
+            mock.patch("os.fsync", side_effect=OSError(28, "No space left")),
+            self.assertLogs("sriov_rt.verify.certificate"),
+        ):
+            certificate.withdraw(self.read(), "a sample of 88 µs", self.root)
+        other = dataclasses.replace(self.issued, issued_at=NOW + 1)
+        path.write_bytes(document.to_bytes(other))
+        self.assertEqual("", latency.read(Root(str(self.root))).withdrawn)
+        certificate.retry(Root(str(self.root)))
+        self.assertEqual("", self.read().withdrawn)
+
+    def test_what_can_be_written_nowhere_is_an_error(self):
         certificate.write(self.issued, self.root)
         with (
-            mock.patch("os.fsync", side_effect=OSError(30, "Read-only")),
-            mock.patch("pathlib.Path.unlink", side_effect=OSError(30, "x")),
+            mock.patch("os.write", side_effect=OSError(28, "No space left")),
+            mock.patch("pathlib.Path.replace", side_effect=OSError(28, "x")),
             self.assertRaises(OSError),
         ):
             certificate.withdraw(self.read(), "a sample of 88 µs", self.root)

@@ -17,6 +17,7 @@ from sriov_rt.verify import breach
 from sriov_rt.verify import errors
 from sriov_rt.verify import guest
 from sriov_rt.verify import results
+from sriov_rt.verify import timerlat
 from sriov_rt.verify import watch
 from tests.unit.host import test_occupancy
 from tests.unit.host import trees
@@ -140,6 +141,61 @@ class WatchTest(ProgramTest):
         self.assertEqual("hog:9", found.culprit.name)
         words = said.read_text().split()
         self.assertLessEqual({"--trace", "--event=osnoise"}, set(words))
+
+    def traced(self, *traces):
+        """Have an older rtla keep another trace in each of its runs."""
+        runs, said = self.place / "runs", self.place / "traces"
+        said.mkdir(exist_ok=True)
+        runs.write_bytes(b"")
+        for number, each in enumerate(traces, 1):
+            (said / str(number)).write_bytes(each)
+        self.program(
+            "rtla",
+            f"case $* in *--help) exit 1;; esac; echo >>{runs}; "
+            f"cp {said}/$(wc -l <{runs}) timerlat_trace.txt; "
+            f"cat {RECORDED}/timerlat-6.1-overflow.txt",
+        )
+
+    def test_a_sample_from_before_the_trace_is_waited_for_once_more(self):
+        """rtla 6.1 starts its trace when its table has begun."""
+        trace = test_blame.OsnoiseTest.TRACE
+        self.traced(b"# tracer: timerlat\n", trace)
+        withdrawn = []
+        run = timerlat.process.run
+
+        def seen(command, *args, **kwargs):
+            if "--help" not in command:
+                withdrawn.append(bool(self.seen().withdrawn))
+            return run(command, *args, **kwargs)
+
+        with mock.patch.object(timerlat.process, "run", seen):
+            found = self.probe()
+        self.assertEqual("hog:9", found.culprit.name)
+        self.assertEqual(found.culprit, self.seen().culprit)
+        # It is withdrawn before another one is waited for.
+        self.assertEqual([False, True], withdrawn)
+        self.traced(b"", b"")
+        self.certify()
+        self.assertEqual("unknown", self.probe().culprit.kind)
+
+    def test_a_second_run_that_fails_names_nobody(self):
+        self.traced(b"# tracer: timerlat\n")
+        found = self.probe()
+        self.assertTrue(found.withdrawn)
+        self.assertIn("does not have the sample", found.culprit.why)
+
+    def test_nobody_had_the_cpu_for_longer_than_the_sample(self):
+        """The trace may have another sample than the table, a worse one."""
+        line = b"timerlat/2-9 [002] .... 9.900000: #3 context thread "
+        noise = b"hog-9 [002] .... 9.800000: thread_noise: hog:9 start "
+        self.traced(
+            noise + b"9.700000000 duration 150000000 ns\n"
+            + line + b"timer_latency 160000000 ns\n"
+        )  # fmt: skip
+        found = self.probe()
+        self.assertEqual("hog:9", found.culprit.name)
+        self.assertEqual(160000, found.culprit.latency_us)
+        self.assertEqual(160000, found.max_us)
 
     def test_where_nothing_is_named_it_says_so(self):
         found = self.probe()
@@ -332,10 +388,16 @@ class WatchTest(ProgramTest):
             self.assertLogs("sriov_rt.verify.certificate"),
         ):
             self.assertTrue(self.probe().withdrawn)
-        self.assertIsNone(self.seen())
+        self.assertIn("above the certified 18 µs", self.seen().withdrawn)
+        path = self.tree.path / certificate.PATH
+        self.assertFalse(path.exists())
+        # The next probe finds room.
+        self.assertIn("nothing to watch", self.probe().said)
+        found = certificate.from_bytes(path.read_bytes())
+        self.assertEqual(self.seen().withdrawn, found.withdrawn)
 
     def test_a_full_disk_is_no_reprieve_at_once_either(self):
-        """The certificate is gone by the time that the culprit is known."""
+        """It is withdrawn by the time that the culprit is known."""
         self.program(
             "rtla",
             'case $* in *--help) echo "--on-threshold"; exit;; esac\n'
@@ -347,7 +409,7 @@ class WatchTest(ProgramTest):
         ):
             found = self.probe()
         self.assertTrue(found.withdrawn, found.said)
-        self.assertIsNone(self.seen())
+        self.assertIn("above the certified 18 µs", self.seen().withdrawn)
 
     def test_nobody_else_writes_while_it_judges(self):
         def measured(*_):

@@ -12,10 +12,13 @@ mount -t mqueue mqueue /dev/mqueue
 mount -t hugetlbfs hugetlbfs /dev/hugepages
 ln -sfn /proc/self/fd /dev/fd
 
-# The outer machine's guests and databases aren't ours.
+# The outer machine's guests, databases and state aren't ours. A file below an
+# overlay that somebody replaces there is a stale handle in it: a cloud of the
+# outer machine writes its certificate and holds at the same time.
 mkdir -p /run/lock
 for directory in /var/lib/libvirt /var/log/libvirt /var/cache/libvirt \
-    /var/lib/nova /var/log/nova; do
+    /var/lib/nova /var/log/nova /var/lib/sriov-rt /var/lib/sriov-rt-tuning \
+    /var/lib/sriov-rt-verify; do
     mkdir -p "$directory"
     mount -t tmpfs -o mode=755 "${directory##*/}" "$directory"
 done
