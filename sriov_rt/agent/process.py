@@ -30,11 +30,11 @@ LOG = logging.getLogger(__name__)
 #: Exit code for a configuration that the agent cannot work with.
 EXIT_CONFIGURATION = 2
 
-#: Of the program, in the names of its reports.
+#: Name of the program, used in its reports' file names.
 NAME = "sriov-rt-agent"
 
 
-#: Checks other options that a service reads.
+#: A function that checks other options of a service.
 Check = Callable[[cfg.ConfigOpts, str], object]
 
 
@@ -45,15 +45,15 @@ def _nothing(conf: cfg.ConfigOpts, service: str) -> None:
 def configure(
     arguments: Sequence[str] | None, check: Check = _nothing
 ) -> cfg.ConfigOpts:
-    """Return the configuration, logging set up by it.
+    """Return the configuration, and set up logging.
 
     :param arguments: the command line without the program's name.
-    :param check: checks what the facts are read from.
+    :param check: checks the options that facts are read from.
     :raises oslo_config.cfg.Error: if it cannot be read.
     :raises OptionRejected: for an option with a bad value.
     """
-    # The process's one configuration: oslo.messaging registers options of
-    # its own (oslo_messaging_tracing) there, whatever conf it is given.
+    # The global configuration: oslo.messaging registers options of its own
+    # (oslo_messaging_tracing) there, whatever conf it is given.
     conf = cfg.CONF
     log.register_options(conf)
     options.register(conf)
@@ -79,13 +79,13 @@ def configure(
 def serve(conf: cfg.ConfigOpts, count_vfs: CountVfs = tuple) -> int:
     """Run the agent until it is stopped; return the exit code.
 
-    :param count_vfs: as of :class:`Metrics`.
+    :param count_vfs: see :class:`Metrics`.
     """
     received: queue.SimpleQueue[int] = queue.SimpleQueue()
     guru_meditation.handle_signals(conf, NAME, received.put)
     agent = assemble(conf, lambda: received.put(signals.CRASHED), count_vfs)
-    # Not a launcher: those put the service into a child process, which they
-    # restart on SIGHUP, traits withdrawn and all.
+    # Not a launcher, which would run the service in a child process and
+    # restart that on SIGHUP, so that the traits would be withdrawn.
     services = service.Services(restart_method="mutate")
     signals.handle(received)
     services.add(agent)
@@ -97,7 +97,7 @@ def serve(conf: cfg.ConfigOpts, count_vfs: CountVfs = tuple) -> int:
             signal.SIGUSR2: lambda: guru_meditation.write(conf, NAME),
         },
     )
-    # It waits, too; Services.wait() fails in oslo.service 4.2.
+    # This also waits; Services.wait() fails in oslo.service 4.2.
     services.stop()
     return code
 
@@ -118,8 +118,8 @@ def main(
     """Run the agent and return its exit code.
 
     :param arguments: without the program's name; ``sys.argv`` by default.
-    :param check: checks what the facts are read from.
-    :param count_vfs: as of :func:`serve`.
+    :param check: checks the options that facts are read from.
+    :param count_vfs: see :func:`serve`.
     """
     try:
         return serve(configure(arguments, check), count_vfs)
