@@ -69,7 +69,7 @@ def read(
 
 
 def make_directory(directory: pathlib.Path, mode: int = 0o755) -> None:
-    """Make a directory, and its parents readable for everybody.
+    """Make a directory, and missing parents that everybody may read.
 
     The umask is ignored: root's may lock out vdsm's hooks, which run as
     another user, and that of oslo.privsep's daemon lets everybody in.

@@ -167,7 +167,7 @@ def quarantined(facts: HostFacts) -> Iterator[Drift]:
 
 
 def lost(facts: HostFacts) -> Iterator[Drift]:
-    """Yield a drift for each port that lost its interface with its VF."""
+    """Yield a drift for each lost port, whose VF or NIC is gone."""
     for each in known_or(facts.vifs.lost, ()):
         why = audit.lost(each)
         yield Drift(

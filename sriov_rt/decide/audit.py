@@ -84,7 +84,7 @@ def quarantined(port: QuarantinedPort) -> Reason:
 
 
 def lost(port: LostPort) -> Reason:
-    """Return the Reason of a port that lost its interface with its VF."""
+    """Return the Reason of a lost port, whose VF or NIC is gone."""
     return reason(
         "port_lost_by_guest" if port.of_guest else "port_lost",
         port=port.port,

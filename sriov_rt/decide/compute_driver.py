@@ -16,7 +16,7 @@ from sriov_rt.request import words
 def is_needed(request: Request) -> bool:
     """Return whether a flavor requests more than Nova's own driver does.
 
-    That one silently ignores pinning and scheduling of emulator and I/O
+    Nova's driver silently ignores pinning and scheduling of emulator and I/O
     threads, stripping, ports of ours and Onload. A kernel, labels, a NIC or a
     certificate concern the host alone.
     """

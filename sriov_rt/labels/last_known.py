@@ -143,7 +143,7 @@ class LastKnown:
         )
 
     def write(self, record: store.Record | None) -> None:
-        """Write a record; called by one thread at a time, of any."""
+        """Write a record; one thread at a time, even during other methods."""
         if self._path is None or record is None:
             return
         try:

@@ -34,7 +34,7 @@ def candidates(
     """Return the ports that our driver may bind here, as far as Nova knows.
 
     :param networks: returns the physical networks of this host's parents;
-        None if they are unknown: then the ports that are ours already.
+        None if unknown: then only ports that are ours already are returned.
     """
     found = [
         each

@@ -38,8 +38,8 @@ def guard_claims(
 
     Nova claims a host before it moves the instance's network and volumes
     there, and calls nothing before that which a compute driver may override.
-    A refusal at the claim leaves the instance unchanged on its host:
-    Nova builds it elsewhere (instance_claim, also used for an unshelve),
+    A refusal at the claim leaves the instance unchanged on its host. Nova
+    then builds it elsewhere (instance_claim, also used for an unshelve),
     tries the next host for a cold migration or resize (resize_claim), and
     ends an evacuation (rebuild_claim). Nova's own late check, of server
     groups, is in the same place.

@@ -25,7 +25,7 @@ _LIMIT_S = 60.0
 
 
 def is_requested(instance: Any) -> bool:
-    """Return whether an instance's flavor asks for Onload."""
+    """Return whether an instance's flavor requests Onload."""
     specs = instance.flavor.extra_specs or {}
     return requests.asks(specs) and requests.parse(specs).onload
 

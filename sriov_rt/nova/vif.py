@@ -156,7 +156,7 @@ class RealtimeVifDriver(
         flavor: Any,
         virt_type: str,
     ) -> Any:
-        """Return the configuration in the domain of a port of ours."""
+        """Return the domain's configuration of a port of ours."""
         specs = flavor.extra_specs or {}
         with checking(instance, asks=requests.asks(specs)):
             osvif_vif = ports.to_plug(vif, specs, virt_type)
@@ -361,7 +361,7 @@ def _set_model(made: Any, name: str) -> None:
 
 
 def _numa_node(instance: Any) -> int | None:
-    """Return an instance's NUMA node on the host; None unless it has one."""
+    """Return the host NUMA node of an instance on one node only, else None."""
     topology = instance.numa_topology
     if topology is None or len(topology.cells) != 1:
         return None

@@ -38,7 +38,7 @@ class RealtimeHostWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
     for realtime ones all hosts weigh the same. It never waits for facts.
     """
 
-    # Nova scales weights to what lies between these.
+    # Bounds by which Nova normalises the weights.
     minval = 0.0
     maxval = 1.0
 

@@ -53,7 +53,7 @@ FLAGS = re.compile(
     r"|kernel-selinux\.enabled"
 )
 
-#: The same with values: whole numbers, which stand last.
+#: The same for labels with whole numbers as values, which end the trait.
 NUMBERS = re.compile(
     r"kernel-version\.(?:major|minor|revision)"
     r"|cpu-model\.(?:family|id)"

@@ -28,7 +28,7 @@ MAX_VALUE = 255
 #: One second: no host with a greater latency could be called realtime.
 MAX_LATENCY_US = 1_000_000
 
-#: The release that had the extra specs which name no later one.
+#: Release of the extra specs that name no later one.
 FIRST = "the first release"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
