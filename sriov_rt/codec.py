@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Frozen dataclasses to plain JSON values and back, checked on the way in.
+"""Conversion of frozen dataclasses to plain JSON values and back, checked.
 
-The type hints of a dataclass are its schema. A reader built from them once
-refuses every value that the hints do not allow, passes over keys it does not
-know (a newer writer may have more), and makes one pass.
+The type hints of a dataclass are its schema. A reader is built from them
+once. It refuses every value that the hints do not allow, ignores unknown keys
+(a newer writer may have more), and makes one pass.
 """
 
 import dataclasses
@@ -28,24 +28,24 @@ from sriov_rt.parse.cpulist import CpuSet
 #: the list of a PF's VFs, 256 with the 8-bit function numbers of PCI ARI.
 MAX_ITEMS = 16384
 
-#: The longest string. The longest real one is a kernel command line: 4,096
-#: bytes at the most (COMMAND_LINE_SIZE of s390; 2,048 on x86).
+#: The longest string. The longest real one is a kernel command line of at
+#: most 4,096 bytes (COMMAND_LINE_SIZE of s390; 2,048 on x86).
 MAX_STRING = 65536
 
-#: The one key of an unknown fact. Not a name that a label, a module or a
-#: parameter can have: those start with a letter or a digit.
+#: The only key of an unknown fact. No label, module or parameter can have
+#: this name: those start with a letter or a digit.
 UNKNOWN_KEY = "_unknown"
 
 #: The most bytes that all CPU lists of a document may expand to. The siblings
 #: and interrupts of 2,048 CPUs, as many as x86 servers have, take half of it.
 MAX_CPU_BYTES = 2 * 1024 * 1024
 
-#: CPU lists up to this length, in characters, are kept once for all
-#: documents: hosts of one cloud have the same siblings, one pair a core.
+#: CPU lists up to this length, in characters, are shared by all documents:
+#: hosts of one cloud have the same siblings, one pair for each core.
 _SHARED_TEXT = 32
 _SHARED_LISTS = 4096
 
-#: What a CpuSet takes beside its bits, in bytes.
+#: Size of a CpuSet without its bits, in bytes.
 _CPU_SET_BYTES = 80
 
 T = typing.TypeVar("T")
@@ -70,7 +70,7 @@ def known_or(value: T | Unknown, default: D) -> T | D:
 class SchemaError(exceptions.SriovRtError, ValueError):
     """A JSON value is not what its schema says.
 
-    :param path: where in the document, such as ``cpus.isolated``.
+    :param path: place in the document, such as ``cpus.isolated``.
     :param problem: what is wrong there.
     """
 
@@ -81,9 +81,9 @@ class SchemaError(exceptions.SriovRtError, ValueError):
 
 
 class _Intake:
-    """One document while it is read: what it has expanded to so far.
+    """State of reading one document: the size that it has expanded to.
 
-    :param printable: take text with each control character escaped.
+    :param printable: whether to escape control characters in text.
     """
 
     __slots__ = ("_lists", "_room", "printable")
@@ -114,13 +114,13 @@ class _Intake:
         return found
 
     def text(self, value: str, path: str) -> str:
-        """Return text as it is to be kept."""
+        """Return text in the form to keep."""
         if value.isprintable():
             return value
         if self.printable:
             return value.encode("unicode_escape").decode()
-        # JSON can escape half of a surrogate pair; no file and no terminal
-        # takes it.
+        # JSON can escape half of a surrogate pair, which can't be written to
+        # a file or a terminal.
         if any("\ud800" <= each <= "\udfff" for each in value):
             raise SchemaError(path, "text with half of a surrogate pair")
         return value
@@ -144,9 +144,9 @@ def to_plain(value: Any) -> Any:
 
 
 def size(value: Any) -> int:
-    """Return about how many bytes a value takes, with all that is in it.
+    """Return the approximate size of a value with its contents, in bytes.
 
-    What several values share counts for each of them.
+    Objects that several values share are counted for each of them.
 
     :param value: an instance of a dataclass, or a value of one of its fields.
     """
@@ -170,19 +170,19 @@ def from_plain(cls: type[T], value: Any, *, printable: bool = False) -> T:
     """Build an instance of a dataclass from what :func:`to_plain` gave.
 
     :param cls: a frozen dataclass with hints known here.
-    :param value: the object as it came back from JSON.
-    :param printable: escape control characters in text, which would forge
-        lines of a log and steer a terminal.
-    :raises SchemaError: where the value is not what the hints say.
+    :param value: the object as parsed from JSON.
+    :param printable: escape control characters in text, which could forge log
+        lines and control a terminal.
+    :raises SchemaError: if a value does not match the hints.
     """
-    schema: Any = cls  # mypy holds that a class is not hashable
+    schema: Any = cls  # mypy takes a class for unhashable
     result: T = _reader(schema)(value, "", _Intake(printable))
     return result
 
 
 def _scalar(kind: type, name: str) -> Reader:
     def read(value: Any, path: str, intake: _Intake) -> Any:
-        # bool is an int to isinstance, and never a number to us.
+        # isinstance takes a bool for an int; here it is never a number.
         if type(value) is not kind:
             raise SchemaError(path, f"{name} expected")
         return value
@@ -271,7 +271,7 @@ def _dataclass_reader(cls: Any) -> Reader:
             elif default is dataclasses.MISSING:
                 raise SchemaError(prefix + name, "missing")
             else:
-                # The field came on top after that was written.
+                # The field was added after the document was written.
                 found.append(default)
         return cls(*found)
 
@@ -331,7 +331,7 @@ def _mapping_reader(item: Reader) -> Reader:
 
 
 def _union_reader(members: tuple[Any, ...]) -> Reader:
-    # A hint is one kind of value, or that and Unknown, or that and None.
+    # A hint is one kind of value, possibly with Unknown or None.
     kinds = [m for m in members if m not in (Unknown, type(None))]
     if len(kinds) != 1:
         raise TypeError(f"no JSON for {members}")
@@ -381,7 +381,7 @@ _WRITERS: Mapping[type, Writer] = types.MappingProxyType(
 )
 
 
-#: What JSON has itself; most fields are one of them.
+#: JSON's own types, which most fields have.
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 

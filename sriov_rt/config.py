@@ -22,7 +22,7 @@ from sriov_rt import files as bounded
 PROJECT = "sriov_rt"
 PROGRAM = "sriov-rt"
 
-#: The group of options that are in none.
+#: The group of options without a group.
 DEFAULT = "DEFAULT"
 
 TRANSPORT_OPTS = [
@@ -40,30 +40,30 @@ it is not set, ``[DEFAULT] transport_url`` is used.
     ),
 ]
 
-#: The longest configuration file, in bytes; Nova's sample has a quarter of a
-#: million.
+#: The longest configuration file, in bytes; Nova's sample takes a quarter of
+#: a million.
 MAX_FILE = 4 * 1024 * 1024
 
-#: What oslo.config says of a bad value, and the file that it stands in.
+#: oslo.config's message about a bad value, with the file that it is in.
 _NOT_VALID = re.compile(
     r"Value for option \S+ from LocationInfo\(.*detail=(?:'(.*)'|\"(.*)\")\) "
     r"is not valid: (.*)",
     re.DOTALL,
 )
 
-#: In place of a value that is a secret.
+#: Shown in place of a secret value.
 _HIDDEN = "***"
 
 
 class OptionRejected(exceptions.SriovRtError):
-    """An option of a service has a value that it can't have.
+    """An option of a service has an invalid value.
 
-    No ValueError: Nova takes one of a compute driver for a wrong class.
+    Not a ValueError, which Nova takes for a wrong class of compute driver.
 
     :param problem: what is wrong with the value.
-    :param service: who reads it, such as nova-scheduler.
-    :param value: as it is written; None if that is not known.
-    :param file: where it is written; likewise.
+    :param service: the service that reads it, such as nova-scheduler.
+    :param value: the value as written; None if that is not known.
+    :param file: the file that it is in; None likewise.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class OptionRejected(exceptions.SriovRtError):
 class ConfigurationUnreadable(exceptions.SriovRtError):
     """A configuration file cannot be read.
 
-    :param problem: what oslo.config says: the file, and what is wrong in it.
+    :param problem: oslo.config's message: the file, and what is wrong in it.
     """
 
     def __init__(self, problem: cfg.Error) -> None:
@@ -120,7 +120,7 @@ def unreadable(problem: cfg.Error) -> str:
 class Checked(types.String):
     """The type of an option whose text a function checks.
 
-    :param check: raises a ValueError for a text that cannot be.
+    :param check: raises a ValueError for an invalid text.
     """
 
     def __init__(self, check: Callable[[str], object]) -> None:
@@ -130,7 +130,7 @@ class Checked(types.String):
     def __call__(self, value: Any) -> str:
         """Return the text.
 
-        :raises ValueError: if it cannot be.
+        :raises ValueError: if it is invalid.
         """
         text: str = super().__call__(value)
         self._check(text)
@@ -162,7 +162,7 @@ def absolute_path_or_none(text: str) -> None:
 
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """Translate what oslo.config raises while a command reads its options.
+    """Translate oslo.config's errors while a command reads its options.
 
     :raises ConfigurationUnreadable: naming the file, and what is wrong in it.
     """
@@ -175,11 +175,11 @@ def reading() -> Iterator[None]:
 def load(
     files: Sequence[str | os.PathLike[str]] | None = None,
 ) -> cfg.ConfigOpts:
-    """Return a configuration; who reads an option registers it there.
+    """Return a configuration; its readers register their options there.
 
-    :param files: to read, and no others; None for sriov-rt.conf and
-        sriov-rt.conf.d, where oslo.config finds them.
-    :raises oslo_config.cfg.Error: if one cannot be read.
+    :param files: the only files to read; None for sriov-rt.conf and
+        sriov-rt.conf.d in oslo.config's directories.
+    :raises oslo_config.cfg.Error: if a file cannot be read.
     """
     check_files(default_files() if files is None else files)
     conf = cfg.ConfigOpts()
@@ -197,9 +197,9 @@ def load(
 
 
 def named_files(arguments: Sequence[str]) -> list[str]:
-    """Return the files that a service's command line has it read.
+    """Return the configuration files named on a service's command line.
 
-    :param arguments: without the program's name.
+    :param arguments: the command line without the program's name.
     """
     parser = argparse.ArgumentParser(
         add_help=False, allow_abbrev=False, exit_on_error=False
@@ -209,7 +209,7 @@ def named_files(arguments: Sequence[str]) -> list[str]:
     try:
         found, _ = parser.parse_known_args(list(arguments))
     except argparse.ArgumentError:
-        return []  # oslo.config says what is wrong
+        return []  # oslo.config reports what is wrong
     return [
         *found.config_file,
         *(
@@ -221,7 +221,7 @@ def named_files(arguments: Sequence[str]) -> list[str]:
 
 
 def default_files() -> list[str]:
-    """Return the files that are read where none is named."""
+    """Return the files that are read if none is named."""
     directories = cfg.find_config_dirs(PROJECT, PROGRAM)
     return [
         *cfg.find_config_files(PROJECT, PROGRAM),
@@ -236,13 +236,13 @@ def default_files() -> list[str]:
 def check_files(files: Iterable[str | os.PathLike[str]]) -> None:
     """Check that files can be a configuration before oslo.config reads them.
 
-    It waits for a FIFO, reads a device without end, and does not name the
-    file that is not UTF-8.
+    oslo.config would wait for a FIFO, read a device without end, and not name
+    a file that is not UTF-8.
 
-    :param files: one that is missing, or that its reader may not open, is
-        left to oslo.config, which says so.
-    :raises oslo_config.cfg.ConfigFileParseError: naming the first that cannot
-        be one.
+    :param files: paths; a file that is missing or may not be opened is left
+        to oslo.config, which reports it.
+    :raises oslo_config.cfg.ConfigFileParseError: naming the first file that
+        cannot be a configuration.
     """
     for each in files:
         try:
@@ -273,7 +273,7 @@ def check(
 ) -> None:
     """Read every option, so that a bad value is found before it is needed.
 
-    :param groups: groups, and the options that are registered in each.
+    :param groups: pairs of a group and the options registered in it.
     :raises OptionRejected: naming the first option with a bad value.
     """
     for group, opts in groups:
@@ -293,10 +293,10 @@ def rejected(
     problem: str,
     service: str,
 ) -> OptionRejected:
-    """Return the error for an option whose type takes its value.
+    """Return the error for an invalid value that the option's type accepts.
 
-    :param value: the part of it that can't be.
-    :param problem: why, a clause.
+    :param value: the invalid part of the value.
+    :param problem: what is wrong with it, a clause.
     """
     location = conf.get_location(option, group)
     file = None
@@ -315,7 +315,7 @@ def _rejected(
     if opt.secret:
         problem = "its value is not shown"
         return OptionRejected(group, opt.dest, problem, service, _HIDDEN, file)
-    # A value may stand there by an earlier name of its option.
+    # The file may use an earlier name of the option.
     former = (each.name for each in opt.deprecated_opts if each.name)
     for name in (opt.dest, *former):
         value = _written(file, group, name)
@@ -325,7 +325,7 @@ def _rejected(
 
 
 def _written(file: str, group: str, option: str) -> str | None:
-    """Return the value of an option in a file, as it is written there."""
+    """Return the value of an option as written in a file."""
     sections: dict[str, dict[str, list[str]]] = {}
     try:
         cfg.ConfigParser(file, sections).parse()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits to what has none of its own: a read in the kernel, another process.
+"""Time limits for calls without one: reads in the kernel, other processes.
 
-What waits in the kernel cannot be interrupted. So it runs in a thread, whose
-end its caller waits for as long as is sensible, and which may stay.
+A call that waits in the kernel cannot be interrupted. So it runs in a thread,
+for whose end the caller waits a limited time; the thread may stay behind.
 """
 
 import logging
@@ -25,13 +25,13 @@ _T = TypeVar("_T")
 
 
 class Expired(exceptions.SriovRtError):
-    """A call has not ended in time, and goes on in its thread."""
+    """A call has not ended in time, and continues in its thread."""
 
 
 class Call(Generic[_T]):
-    """A function that runs in a thread of its own.
+    """A function that runs in its own thread.
 
-    :param what: it does, as a noun.
+    :param what: noun for what the function does.
     """
 
     def __init__(self, what: str, act: Callable[[], _T]) -> None:
@@ -54,11 +54,11 @@ class Call(Generic[_T]):
         return self._end.done()
 
     def result(self, limit_s: float) -> _T:
-        """Return what the function returns.
+        """Return the function's result.
 
         :param limit_s: seconds to wait for it.
-        :raises Expired: if it has not ended by then; it goes on.
-        :raises BaseException: what the function raises.
+        :raises Expired: if it has not ended by then; it continues.
+        :raises BaseException: any error that the function raises.
         """
         if not futures.wait((self._end,), max(0.0, limit_s)).done:
             problem = f"{self._what} has not ended within {limit_s:.3g} s"
@@ -76,9 +76,9 @@ class Call(Generic[_T]):
 
 
 class Calls:
-    """Calls of which a few at most go on at once.
+    """Calls, of which only a few may run at once.
 
-    :param what: they do, as a noun.
+    :param what: noun for what the calls do.
     """
 
     def __init__(self, what: str, most: int) -> None:
@@ -86,7 +86,7 @@ class Calls:
         self._free = threading.BoundedSemaphore(most)
 
     def result(self, act: Callable[[], _T], limit_s: float) -> _T:
-        """Return what a function returns; see :meth:`Call.result`.
+        """Return a function's result; see :meth:`Call.result`.
 
         :raises Expired: also if it could not begin in time.
         """

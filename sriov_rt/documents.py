@@ -14,13 +14,13 @@ T = TypeVar("T")
 def plain(data: str | bytes, limit: int) -> Any:
     """Return the value of a JSON document.
 
-    :param limit: the longest that is taken, in bytes.
+    :param limit: the longest accepted document, in bytes.
     :raises SchemaError: if it is longer, or not JSON in UTF-8.
     """
     if len(data) > limit:
         raise codec.SchemaError("", f"longer than {limit} bytes")
     try:
-        # json.loads would take UTF-16 and UTF-32 for JSON, too.
+        # json.loads would accept UTF-16 and UTF-32, too.
         text = data if isinstance(data, str) else data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise codec.SchemaError("", f"not UTF-8: {error.reason}") from None
@@ -31,9 +31,9 @@ def plain(data: str | bytes, limit: int) -> Any:
 
 
 def dump(value: Any, schema: int) -> bytes:
-    """Return the document of a dataclass: one line, its version first.
+    """Return a dataclass instance as a document of one line, version first.
 
-    :param schema: the version of its form, as :func:`load` expects it.
+    :param schema: version of the document's form, checked by :func:`load`.
     """
     plain = {"schema": schema, **codec.to_plain(value)}
     return json.dumps(plain, separators=(",", ":")).encode()
@@ -43,10 +43,10 @@ def check_version(document: Any, schema: int, remedy: str = "") -> None:
     """Check the version of a document.
 
     :param remedy: what to do about another version, a clause.
-    :raises SchemaError: if it is of another one, or of none.
+    :raises SchemaError: if it has another version, or none.
     """
     version = document.get("schema") if type(document) is dict else None
-    # To Python, true equals 1, and 1.0 does.
+    # In Python, true and 1.0 equal 1.
     if type(version) is not int or version != schema:
         raise codec.SchemaError("schema", remedy or f"{schema} expected")
 
@@ -54,9 +54,9 @@ def check_version(document: Any, schema: int, remedy: str = "") -> None:
 def load(cls: type[T], data: bytes, limit: int, schema: int) -> T:
     """Build an instance of a dataclass from a document of a version.
 
-    :param limit: the longest that is taken, in bytes.
-    :param schema: the version that it has to have.
-    :raises SchemaError: for a document that is not in its form.
+    :param limit: the longest accepted document, in bytes.
+    :param schema: the required version.
+    :raises SchemaError: for an invalid document.
     """
     found = plain(data, limit)
     check_version(found, schema)

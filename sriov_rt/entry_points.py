@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Entry points of a namespace, ours and those of other packages."""
+"""Entry points of a namespace, in our package and others."""
 
 from collections.abc import Collection
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ import stevedore
 def load(
     namespace: str, names: Collection[str] | None = None
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """Return what is installed, by name, and why the others can't be loaded.
+    """Return the installed entry points, and why others can't be loaded.
 
-    :param names: those that are wanted; all if it is None.
-    :returns: name to what the entry point leads to, and name to a clause for
-        each that could not be loaded.
+    :param names: the names to load; None for all.
+    :returns: name to the loaded object, and name to a clause that says why an
+        entry point could not be loaded.
     """
     failed: dict[str, str] = {}
 

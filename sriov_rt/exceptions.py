@@ -8,9 +8,9 @@ _ERRNO = re.compile(r"\[Errno -?[0-9]+\] ?")
 
 
 class SriovRtError(Exception):
-    """An error whose sentence says what the operator does next.
+    """An error whose sentence says what the operator should do next.
 
-    Subclasses are named for that next step and carry what they speak of as
+    Subclasses are named for that next step and carry the sentence's values as
     attributes, so that callers never parse the sentence.
     """
 

@@ -14,20 +14,20 @@ from typing import Any
 
 
 class Unusable(OSError):
-    """There is something that is not to be read, and reading it again fails.
+    """The file must not be read, and trying again would not help.
 
-    :param problem: what it is, a clause.
+    :param problem: why not, a clause.
     """
 
     def __init__(self, problem: str) -> None:
         super().__init__(errno.EINVAL, problem)
 
 
-#: A FIFO in a file's place must not hold up the reader.
+#: Non-blocking, since a FIFO in a file's place must not block the reader.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
-#: What open says of a link (with O_NOFOLLOW), a socket, a device without
-#: a driver.
+#: Errors of open() for a link (with O_NOFOLLOW), a socket, and a device
+#: without a driver.
 _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV)
 
 #: Seconds between two tries to lock a file.
@@ -39,13 +39,13 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def read(
     path: str | pathlib.Path, limit: int, *, private: bool = False
 ) -> bytes:
-    """Return what is in a regular file: its beginning, if it is longer.
+    """Return the content of a regular file, or the beginning of a longer one.
 
-    :param limit: bytes; one more tells that it is longer.
-    :param private: only root or the caller may have written it, and it may
-        be no link.
+    :param limit: bytes; one more byte is returned if the file is longer.
+    :param private: whether only root or the caller may have written the file,
+        and it must not be a link.
     :raises Unusable: if it is no such file.
-    :raises OSError: if it cannot be read otherwise.
+    :raises OSError: if it cannot be read for another reason.
     """
     flags = _FLAGS | (os.O_NOFOLLOW if private else 0)
     try:
@@ -61,7 +61,7 @@ def read(
             raise Unusable("not a regular file")
         if private:
             _check(status)
-        # Not os.fdopen: eventlet's, in services of 2025.2, ignores closefd.
+        # Not os.fdopen: with eventlet (services of 2025.2) it ignores closefd.
         with open(descriptor, "rb", closefd=False) as file:
             return file.read(limit + 1)
     finally:
@@ -69,12 +69,12 @@ def read(
 
 
 def make_directory(directory: pathlib.Path, mode: int = 0o755) -> None:
-    """Make a directory, and those that it is in for everybody to read.
+    """Make a directory, and missing parents that everybody may read.
 
-    Whatever the umask: root's may keep vdsm's hooks out, which run as another
-    user, and that of oslo.privsep's daemon lets everybody in.
+    The umask is ignored: root's may lock out vdsm's hooks, which run as
+    another user, and that of oslo.privsep's daemon lets everybody in.
 
-    :param mode: of the directory itself; one that is there keeps its own.
+    :param mode: mode of a new directory; an existing one keeps its mode.
     :raises OSError: if it cannot be made.
     """
     for each in (*reversed(directory.parents), directory):
@@ -88,7 +88,7 @@ def check_directory(path: pathlib.Path) -> None:
     """Check that only root or the caller can have put files into a directory.
 
     :raises Unusable: if others can, or it is a link.
-    :raises OSError: if it is not there.
+    :raises OSError: if it does not exist.
     """
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
@@ -106,8 +106,8 @@ def _check(status: os.stat_result, name: str = "") -> None:
         raise Unusable(f"{name}can be written by others (mode {mode:04o})")
 
 
-#: Of all locks that are held. A child that is forked closes what it inherits,
-#: or would keep them beyond their owner's end.
+#: Descriptors of all held locks. A forked child closes the inherited ones, or
+#: it would keep the locks when their owner has exited.
 _locks: set[int] = set()
 
 
@@ -124,14 +124,14 @@ os.register_at_fork(after_in_child=_drop_locks)
 def locked(
     path: pathlib.Path, seconds: float = 0.0, clock: Any = time
 ) -> Iterator[int]:
-    """Lock a file, which is made if need be and stays.
+    """Lock a file; create it if necessary and leave it in place.
 
     Yields its descriptor: a program that inherits it keeps the lock.
 
-    :param seconds: how long to wait for whoever has it.
-    :param clock: what the wait goes by, as the module time.
-    :raises BlockingIOError: if somebody has it for longer.
-    :raises OSError: if it cannot be made, or is a link.
+    :param seconds: how long to wait for the present holder.
+    :param clock: clock for the wait, with the interface of the time module.
+    :raises BlockingIOError: if somebody holds it longer.
+    :raises OSError: if the file cannot be created, or is a link.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
@@ -160,16 +160,16 @@ def replace(
     *,
     durable: bool = False,
 ) -> None:
-    """Write a file so that a reader finds the old one or the new one.
+    """Replace a file so that a reader finds the old one or the new one.
 
-    The name of the new one begins with a dot until it is whole, which NFD
-    passes over in its directory. A path has one writer at a time.
+    Until it is complete, the new file's name begins with a dot; NFD ignores
+    such files in its directory. A path has one writer at a time.
 
     :param mode: its permissions, whatever the process's umask.
-    :param durable: it is on the disk before it takes the old one's place, and
-        in that place afterwards; of no use for what does not count after the
-        next boot.
-    :raises OSError: if it cannot be written; the old one is then still there.
+    :param durable: whether to flush the file to disk before it replaces the
+        old one, and its directory afterwards; useless for content that is
+        not needed after the next boot.
+    :raises OSError: if it cannot be written; the old file then remains.
     """
     temporary = path.with_name(f".{path.name}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -186,7 +186,7 @@ def replace(
         temporary.replace(path)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # of a full disk, none says which
+            error.filename = str(path)  # an error of a full disk has none
         temporary.unlink(missing_ok=True)
         raise
     if durable:
@@ -206,7 +206,7 @@ def remedy(error: OSError, otherwise: str) -> str:
 
 
 def sync(directory: pathlib.Path) -> None:
-    """Bring the names in a directory to the disk."""
+    """Flush a directory's entries to disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -27,7 +27,7 @@ Listing = list[tuple[str | None, Sequence[cfg.Opt]]]
 
 
 def list_opts() -> Listing:
-    """Return what ``sriov-rt-agent`` reads, by group."""
+    """Return the options of ``sriov-rt-agent``, by group."""
     return [
         (None, options.HOST_OPTS),
         (options.GROUP, options.AGENT_OPTS),
@@ -44,8 +44,8 @@ def list_opts() -> Listing:
 
 
 def _placement_opts() -> Sequence[cfg.Opt]:
-    # Those of the way that everybody uses; keystoneauth registers them when
-    # auth_type says so.
+    # With those of the common way to authenticate, which keystoneauth
+    # registers when auth_type selects it.
     own = placement_options.opts()
     named = {opt.dest for opt in own}
     password = loading.get_auth_plugin_conf_options("password")
@@ -53,7 +53,7 @@ def _placement_opts() -> Sequence[cfg.Opt]:
 
 
 def list_nova_opts() -> Listing:
-    """Return what Nova's services read of ours in nova.conf, by group."""
+    """Return our options for Nova's services in nova.conf, by group."""
     return [
         (
             scheduler_options.GROUP,
@@ -69,7 +69,7 @@ def list_nova_opts() -> Listing:
 
 
 def list_neutron_opts() -> Listing:
-    """Return what neutron-server and its agents read of ours, by group."""
+    """Return our options for neutron-server and its agents, by group."""
     return [
         (neutron_options.ML2_GROUP, neutron_options.ML2_OPTS),
         (neutron_options.AGENT_GROUP, neutron_options.AGENT_OPTS),
@@ -78,5 +78,5 @@ def list_neutron_opts() -> Listing:
 
 
 def list_magnum_opts() -> Listing:
-    """Return what magnum-conductor reads of ours in magnum.conf, by group."""
+    """Return our options for magnum-conductor in magnum.conf, by group."""
     return [(magnum_options.GROUP, magnum_options.MAGNUM_OPTS)]

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-#: What stands in a sentence between the problem and its remedy.
+#: Separator of the problem and its remedy in a sentence.
 REMEDY = "; "
 
 
 class Fault(enum.StrEnum):
-    """Side that has to change before the Request can be satisfied."""
+    """The side that must change before the Request can be satisfied."""
 
     HOST = "host"
     REQUEST = "request"
@@ -22,12 +22,12 @@ class Fault(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that stands between a Request and a host or guest.
+    """One reason why a host or guest does not satisfy a Request.
 
-    :param code: stable, for programs; a key of :data:`SENTENCES`.
-    :param fields: what the sentence speaks of; JSON values only.
+    :param code: stable name for programs; a key of :data:`SENTENCES`.
+    :param fields: the values in the sentence; JSON values only.
     :param message: a sentence for the operator that says what to do.
-    :param remedy: the part of it that says what to do.
+    :param remedy: the part of the message that says what to do.
     """
 
     code: str
@@ -55,11 +55,11 @@ class Reason:
         }
 
 
-#: Codes of what no host can do anything about: the flavor, the image or the
-#: domain has to change. Every other code is a fault of the one host, and
-#: another host may do. The codes of :mod:`sriov_rt.guest.sentences` and
-#: :mod:`sriov_rt.onload.sentences` are here as well, and those of pods
-#: (:mod:`sriov_rt.pods.sentences`).
+#: Codes of problems that no host can solve: the flavor, the image or the
+#: domain has to change. Every other code is a fault of one host, and another
+#: host may satisfy the Request. Codes of :mod:`sriov_rt.guest.sentences`,
+#: :mod:`sriov_rt.onload.sentences` and :mod:`sriov_rt.pods.sentences` are
+#: included.
 REQUEST_FAULTS: frozenset[str] = frozenset(
     {
         "request_invalid",
@@ -103,7 +103,7 @@ REQUEST_FAULTS: frozenset[str] = frozenset(
     }
 )
 
-#: Code to the operator's sentence, with the fields that it takes.
+#: The operator's sentence of each code, a template with fields.
 SENTENCES: Mapping[str, str] = types.MappingProxyType(
     {
         "request_invalid": (
@@ -676,11 +676,11 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
 
 
 def first_of(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Return the first of texts as one clause, and how many more there are.
+    """Return the first few texts as one clause, and how many more there are.
 
-    :param most: how many of them it has; at least one.
-    :param separator: between them; one with a semicolon goes before the number
-        of the others as well.
+    :param most: how many texts to include; at least one.
+    :param separator: text between them; one with a semicolon also precedes
+        the number of the others.
     """
     named, more = separator.join(texts[:most]), len(texts) - most
     if more <= 0:
@@ -692,20 +692,20 @@ def reason(code: str, **fields: Any) -> Reason:
     """Return the Reason of a code, its sentence filled in.
 
     :param code: a key of :data:`SENTENCES`.
-    :param fields: those that the sentence takes, and any further ones.
+    :param fields: the sentence's fields, and any further ones.
     """
     return filled(code, SENTENCES[code], fields)
 
 
 def filled(code: str, sentence: str, fields: Mapping[str, Any]) -> Reason:
-    """Return the Reason of a code and its sentence.
+    """Return the Reason of a code, from its sentence.
 
     :param sentence: a template: the problem, a semicolon, the remedy.
-    :param fields: those that it takes, and any further ones.
+    :param fields: the template's fields, and any further ones.
     """
     message = sentence.format(**fields)
-    # Of the template, since a field may have a semicolon of its own; a
-    # sentence that is one field has its remedy there.
+    # The template is split, since a field may contain a semicolon; a template
+    # that is just one field has its remedy in the field.
     _, found, remedy = sentence.partition(REMEDY)
     remedy = (
         remedy.format(**fields) if found else message.rpartition(REMEDY)[2]

@@ -44,21 +44,21 @@ from sriov_rt.service.uevents import Uevents
 
 LOG = logging.getLogger(__name__)
 
-#: Delays after a failure: the first, seconds.
+#: The first delay after a failure, seconds.
 FIRST_DELAY_S = 1.0
 
 #: The longest delay before the message queue is tried again, seconds: well
-#: below the age at which the schedulers give facts up.
+#: below the age from which schedulers take facts for stale.
 BUS_LIMIT_S = 10.0
 
 #: The longest delay before Keystone and Placement are tried again, seconds:
-#: half of what Nova's own compute service would take (its periodic update
-#: of resources runs once a minute).
+#: half the interval of Nova's own compute service (it updates resources once
+#: a minute).
 PLACEMENT_LIMIT_S = 30.0
 
 
 class PlacementMisconfigured(exceptions.SriovRtError):
-    """``[placement]`` names an authentication that cannot be."""
+    """``[placement]`` configures an impossible authentication."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -84,8 +84,7 @@ def assemble(
     :raises LabelSourceMissing: see there.
     :raises SriovRtError: if metrics are enabled and their library is not
         installed.
-    :raises oslo_messaging.MessagingException: for a transport URL that
-        cannot be.
+    :raises oslo_messaging.MessagingException: for an invalid transport URL.
     """
     publisher = _publisher(conf)
     labels = label_service.make(
@@ -161,9 +160,9 @@ def _node(conf: cfg.ConfigOpts) -> str:
 
 
 def _observing(conf: cfg.ConfigOpts) -> Callable[[], HostFacts]:
-    """Return what observes the host.
+    """Return the function that observes the host.
 
-    What withdraws the certificate is on disk before it is reported.
+    It writes a withdrawal of the certificate to disk before it is reported.
     """
     root = Root(conf.agent.root)
     observer = Observer(
@@ -197,7 +196,7 @@ def _tending(
     try:
         client = resource_provider.adapter(conf)
     except (ks_exceptions.ClientException, TypeError) as error:
-        # keystoneauth raises TypeError for interfaces that there are not.
+        # keystoneauth raises TypeError for interfaces that don't exist.
         raise PlacementMisconfigured(str(error)) from error
     if client is None:
         LOG.warning(
@@ -226,4 +225,4 @@ def _notifying(
 
 
 def _to_nobody(_: Notification) -> None:
-    """Send no notification: it is in the log alone."""
+    """Send no notification; the event is only logged."""

@@ -2,8 +2,8 @@
 
 """Audit of the guests that run on this host, once a minute.
 
-Nothing is changed on a guest here. What is found is a fact of the host, a
-line in the log and a notification.
+It never changes a guest. Its findings become facts of the host, lines in the
+log and notifications.
 """
 
 import dataclasses
@@ -44,7 +44,8 @@ from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
-#: Raised when a reader of the old payload would misread the new one.
+#: Version of the payload, raised when a reader of the old one would misread
+#: the new one.
 VERSION = "1.0"
 
 EVENT = "sriov_rt.guest.drift"
@@ -68,8 +69,8 @@ def no_changes(_root: Root) -> Iterable[tuple[str, Reason]]:
 class Drifted:
     """Changes between two audits of a host.
 
-    :param found: drifts that are new.
-    :param mended: drifts that are there no more.
+    :param found: new drifts.
+    :param mended: drifts that have gone.
     """
 
     host: str
@@ -90,9 +91,9 @@ class Drifted:
         }
 
     def log(self) -> None:
-        """Log each drift in one line, by instance and host.
+        """Log each drift in one line, with instance and host.
 
-        One that is no instance's is the host's.
+        A drift without an instance is the host's.
         """
         for each in self.found:
             LOG.warning(
@@ -123,7 +124,7 @@ def observe(
     kubelet_directory: str = kubelet.DIRECTORY,
     find_changed: FindChanged = no_changes,
 ) -> list[Drift] | Unknown:
-    """Return what running guests are no longer; ``since`` is 0 in each.
+    """Return the drifts of running guests; ``since`` is 0 in each.
 
     :param kubelet_directory: where the kubelet keeps its state.
     :param find_changed: finds the VFs that were changed behind who has them.
@@ -159,7 +160,7 @@ def observe(
 def pods(
     found: KubeletCpus | Unknown, host: DecisiveFacts, cpus: CpuSet
 ) -> Iterator[Drift]:
-    """Yield the drifts of pods; a pod's UID stands for an instance.
+    """Yield the drifts of pods, with a pod's UID as the instance.
 
     :param cpus: pCPUs of realtime guests.
     """
@@ -171,7 +172,7 @@ def pods(
 
 
 def quarantined(facts: HostFacts) -> Iterator[Drift]:
-    """Yield a drift for each quarantined port and VF of somebody gone."""
+    """Yield a drift for each quarantined port and VF."""
     for each in known_or(facts.vifs.quarantined, ()):
         why = audit.quarantined(each)
         yield _drift(each.instance, why)
@@ -181,7 +182,7 @@ def quarantined(facts: HostFacts) -> Iterator[Drift]:
 
 
 def lost(facts: HostFacts) -> Iterator[Drift]:
-    """Yield a drift for each port whose interface went with its VF or NIC."""
+    """Yield a drift for each lost port, whose VF or NIC is gone."""
     for each in known_or(facts.vifs.lost, ()):
         why = audit.lost(each)
         yield Drift(
@@ -216,7 +217,7 @@ def reserved(root: Root, now: float) -> Iterator[Drift]:
 
 
 def _owners(root: Root, guests: Iterable[Guest]) -> dict[int, str]:
-    """Return each process of a guest, to its instance."""
+    """Return the instance of each process that belongs to a guest."""
     found = {each.process: each.instance for each in guests}
     keepers = {
         each.process: each.instance
@@ -229,7 +230,7 @@ def _owners(root: Root, guests: Iterable[Guest]) -> dict[int, str]:
 def _observe(
     root: Root, guests: Iterable[Guest], owners: Mapping[int, str]
 ) -> Iterator[RunningGuest]:
-    """Yield the guests as the kernel shows them, without those that start."""
+    """Yield the guests as the kernel shows them, except starting ones."""
     by_process = {each.process: each for each in guests}
     inside: dict[str, list[int]] = {}
     for process, instance in owners.items():
@@ -267,13 +268,13 @@ def _subject(why: Reason) -> str:
 
 
 class Audit:
-    """Audits guests in a thread of its own.
+    """Audits guests in its own thread.
 
     :param find: returns the drifts of a host.
     :param interval_s: seconds from one audit to the next.
-    :param changed: called when the facts changed by it.
-    :param crashed: called if the thread meets an error it should not.
-    :param clock: gives Unix time, seconds.
+    :param changed: called when an audit changed the facts.
+    :param crashed: called if the thread meets an unexpected error.
+    :param clock: returns Unix time, seconds.
     """
 
     def __init__(
@@ -301,11 +302,11 @@ class Audit:
         self.worker.start()
 
     def stop(self) -> None:
-        """Stop the thread after the audit that it is in."""
+        """Stop the thread after its present audit."""
         self.worker.stop()
 
     def complete(self, facts: HostFacts) -> HostFacts:
-        """Return facts with what the last audit found."""
+        """Return facts with the last audit's findings."""
         with self._lock:
             is_first = self._facts is None
             self._facts = facts
@@ -340,7 +341,7 @@ class Audit:
         before = self._known
         self._known = {}
         for each in found:
-            # One for each kind of thread: QEMU's workers come and go.
+            # One drift for each role of a thread: QEMU's workers come and go.
             key = (each.instance, each.code, each.subject)
             if key not in self._known:
                 since = before[key].since if key in before else now

@@ -41,8 +41,8 @@ class Endpoint:
     def report_now(self, context: Any, hosts: Any = None) -> None:
         """Report the facts now if the message names this host.
 
-        :param context: the RPC request's; not used.
-        :param hosts: a list of their names, or None for all.
+        :param context: context of the RPC request; not used.
+        :param hosts: a list of host names, or None for all hosts.
         """
         if hosts is None or (isinstance(hosts, list) and self._host in hosts):
             self._requested()
@@ -51,9 +51,9 @@ class Endpoint:
 class Listener:
     """The RPC server on the agents' topic.
 
-    :param host: the server's name, by which its queue is called. One host
-        has one agent; a new name at each start would leave a queue
-        behind at each stop, since oslo.messaging never deletes them.
+    :param host: the server's name, after which its queue is named. One host
+        has one agent; a new name at each start would leave a queue behind at
+        each stop, since oslo.messaging never deletes these queues.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Listener:
         self._server: Any = None
 
     def set_listening(self, listening: bool) -> None:
-        """Start or stop to listen; once started it reconnects by itself.
+        """Start or stop listening; a started listener reconnects by itself.
 
         Blocks while the message queue is down.
 
@@ -76,10 +76,10 @@ class Listener:
                 self._transport, self._target, [self._endpoint]
             )
             try:
-                # One thread: the answer is no more than a note.
+                # One thread is enough, since a request only sets a flag.
                 server.start(override_pool_size=1)
             except Exception as error:
-                # As in bus.Bus.cast, there is no common base.
+                # As in publisher.Bus.cast, errors have no common base.
                 raise ListenFailed(exceptions.plain(error)) from error
             self._server = server
             LOG.info("listening for report_now: host=%s", self._target.server)

@@ -2,9 +2,9 @@
 
 """Metrics of this host for Prometheus: a view of the last facts.
 
-Nothing is counted on the way: each scrape reads what the agent knows, and
-what those that plug ports have counted. The names follow Prometheus' own
-conventions (base units, no unit twice).
+The agent counts nothing itself: each scrape reads its facts, and the counts
+of the programs that plug ports. The names follow Prometheus' own conventions
+(base units, no unit twice).
 """
 
 import itertools
@@ -76,7 +76,7 @@ Prometheus has to name the same.
     ),
 ]
 
-#: Name to its help: every metric that there is.
+#: Help of every metric, by name.
 HELP = {
     "sriov_rt_build_info": "Release of the agent; always 1.",
     "sriov_rt_agent_start_timestamp_seconds": (
@@ -136,7 +136,7 @@ HELP = {
     **vf_series.HELP,
 }
 
-#: How the name of a counter ends; all others are gauges.
+#: Ending of a counter's name; all other metrics are gauges.
 _COUNTER = "_total"
 
 
@@ -148,7 +148,7 @@ CountVfs = Callable[[], Sequence[CountedVf]]
 
 
 def samples(facts: HostFacts) -> Iterator[Sample]:
-    """Yield what is known of a host; what is unknown is left out."""
+    """Yield the samples of a host's facts; unknown facts are left out."""
     found = readiness.judge(decisive(facts), placed_by_nova=True)
     intended = "unknown"
     if not isinstance(facts.intended, Unknown):
@@ -220,7 +220,7 @@ def _quarantined(facts: HostFacts) -> Iterator[Sample]:
     if isinstance(ports, Unknown):
         return
     counts = Counter(each.nic for each in ports)
-    # A parent without one has a zero, so that a rule sees the last one go.
+    # A parent without such a port has a zero: a rule sees the last one go.
     pools = facts.vifs.pools
     if not isinstance(pools, Unknown):
         counts.update(dict.fromkeys(sum(pools.values(), ()), 0))
@@ -246,7 +246,7 @@ def _occupancy(facts: HostFacts) -> Iterator[Sample]:
     yield "sriov_rt_occupied_cpus", {}, float(taken)
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for each in found:
-        # An interrupt's name has its number, which another device gets.
+        # Without an interrupt's name: its number may pass to another device.
         name = "" if each.kind == "interrupt" else each.process or each.name
         counts[each.kind, each.state, name, each.unit] += max(each.threads, 1)
     for key, count in sorted(counts.items()):
@@ -256,10 +256,10 @@ def _occupancy(facts: HostFacts) -> Iterator[Sample]:
 
 
 def operations(root: Root) -> Iterator[Sample]:
-    """Yield how operations on ports ended; nothing if that is unknown.
+    """Yield counts of operations on ports by result; nothing if unknown.
 
-    What has not happened yet is 0: Prometheus sees no increase in a counter
-    whose first sample is 1.
+    A result that has not occurred yet is 0: Prometheus sees no increase in a
+    counter whose first sample is 1.
     """
     found = port_counts.observe(root)
     if isinstance(found, Unknown):
@@ -271,10 +271,10 @@ def operations(root: Root) -> Iterator[Sample]:
 
 
 class Metrics:
-    """The endpoint, in threads of its own.
+    """The endpoint, in its own threads.
 
     :param latest: returns the last facts; None before the first.
-    :param root: where the counts of ports are, and the guests.
+    :param root: root of the files with the counts of ports and the guests.
     :param count_vfs: returns the VFs with their counters; it may raise any
         error of ours.
     :param of_agent: returns the values of the agent itself.
@@ -291,7 +291,7 @@ class Metrics:
         of_agent: OfAgent = dict,
     ) -> None:
         try:
-            # Here, for it is an extra.
+            # Imported here, since it is optional.
             import prometheus_client
         except ImportError:
             raise exceptions.SriovRtError(
@@ -308,7 +308,7 @@ class Metrics:
         self._server: metrics_server.Server | None = None
 
     def start(self) -> None:
-        """Start to serve; an address that is taken is logged."""
+        """Start to serve; log an error if the address is in use."""
         registry = self._library.CollectorRegistry()
         registry.register(self)
         try:
@@ -327,7 +327,7 @@ class Metrics:
             )
 
     def stop(self) -> None:
-        """Cease to serve."""
+        """Stop serving."""
         if self._server is not None:
             self._server.stop()
 
@@ -336,14 +336,14 @@ class Metrics:
             yield from vf_series.samples(self._count_vfs(), self._root)
             self._problem = ""
         except (exceptions.SriovRtError, OSError) as error:
-            # What else there is to scrape is not to suffer from it.
+            # The other metrics must still be scraped.
             problem = exceptions.plain(error)
             if problem != self._problem:
                 LOG.warning("the VFs are not counted: %s", problem)
             self._problem = problem
 
     def describe(self) -> list[Any]:
-        """Return nothing: prometheus_client would scrape for it."""
+        """Return nothing, or prometheus_client would call collect()."""
         return []
 
     def collect(self) -> Iterator[Any]:

@@ -3,8 +3,8 @@
 """HTTP server of the metrics endpoint, bounded in connections and time.
 
 prometheus_client's own server starts a thread for each connection and waits
-for its request for ever: a thousand connections that send nothing take all of
-an agent's descriptors, and its facts become unknown.
+for its request for ever: a thousand silent connections use up the agent's
+file descriptors, and its facts become unknown.
 """
 
 import socket
@@ -13,14 +13,14 @@ import threading
 from typing import Any
 from wsgiref import simple_server
 
-#: Connections that are served at a time, and so descriptors that they take.
+#: Connections that are served at a time, which bounds their descriptors.
 CONNECTIONS = 8
-#: Seconds that one may take from its beginning to its end.
+#: Seconds that a connection may last.
 WHOLE_S = 10.0
 
 
 class _Handler(simple_server.WSGIRequestHandler):
-    """Serves a request, and logs none."""
+    """Serves a request without logging it."""
 
     timeout = WHOLE_S
 
@@ -31,15 +31,15 @@ class _Handler(simple_server.WSGIRequestHandler):
 class Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
     """Server of a WSGI application.
 
-    A connection beyond CONNECTIONS is closed at once, so that whoever scrapes
-    tries again; one that is not done after WHOLE_S is cut off.
+    A connection beyond CONNECTIONS is closed at once, so that the client tries
+    again; a connection that lasts longer than WHOLE_S is cut off.
 
-    :param address: to listen on, and the port.
-    :raises OSError: if it cannot be listened on.
+    :param address: address and port to listen on.
+    :raises OSError: if it is impossible to listen there.
     """
 
     daemon_threads = True
-    # Threads are bounded by _free; none is joined.
+    # _free limits the threads; none is joined.
     block_on_close = False
 
     def __init__(self, address: tuple[str, int], application: Any) -> None:
@@ -57,19 +57,19 @@ class Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
         ).start()
 
     def stop(self) -> None:
-        """Cease to serve."""
+        """Stop serving."""
         self.shutdown()
         self.server_close()
 
     def server_bind(self) -> None:
-        """Bind, without asking a name server for the host's name."""
+        """Bind without a DNS query for the host's name."""
         socketserver.TCPServer.server_bind(self)
         host, port = self.server_address[:2]
         self.server_name, self.server_port = str(host), int(port)
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread, or close it if there are many."""
+        """Serve a connection in a thread; close it if there are too many."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -82,7 +82,7 @@ class Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
     def process_request_thread(
         self, request: Any, client_address: Any
     ) -> None:
-        """Serve a connection to its end, or to that of its time."""
+        """Serve a connection until it ends or its time limit expires."""
         limit = threading.Timer(WHOLE_S, _cut_off, (request,))
         limit.daemon = True
         limit.start()
@@ -93,11 +93,11 @@ class Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that is gone or was cut off."""
+        """Log nothing about a client that has gone or was cut off."""
 
 
 def _cut_off(request: socket.socket) -> None:
     try:
         request.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return  # it has ended by itself
+        return  # the connection has ended by itself

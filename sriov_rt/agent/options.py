@@ -17,7 +17,7 @@ from sriov_rt.placement import options as placement_options
 
 GROUP = "agent"
 
-#: ``[agent] realtime`` to what it says of the host; None for what Nova has.
+#: Meaning of ``[agent] realtime`` for the host; None: as configured in Nova.
 INTENDED = {"auto": None, "yes": True, "no": False}
 
 HOST_OPTS = [
@@ -210,7 +210,7 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """Read every option of ours, before the agent needs any.
+    """Read every option of ours before the agent needs it.
 
     :raises OptionRejected: naming the first option with a bad value.
     """
@@ -228,7 +228,7 @@ def check(conf: cfg.ConfigOpts) -> None:
 
 
 def host_name(conf: cfg.ConfigOpts, service: str) -> str:
-    """Return the name that Nova calls the host by.
+    """Return Nova's name of the host.
 
     :raises OptionRejected: for a name that contradicts nova-compute's files.
     """
@@ -261,7 +261,7 @@ def host_name(conf: cfg.ConfigOpts, service: str) -> str:
 def node_name(conf: cfg.ConfigOpts, service: str) -> str:
     """Return the name of the host's resource provider.
 
-    :raises OptionRejected: as of :func:`host_name`.
+    :raises OptionRejected: see :func:`host_name`.
     """
     name: str = conf.agent.node or host_name(conf, service)
     return name

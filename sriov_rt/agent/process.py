@@ -32,11 +32,11 @@ LOG = logging.getLogger(__name__)
 #: Exit code for a configuration that the agent cannot work with.
 EXIT_CONFIGURATION = 2
 
-#: Of the program, in the names of its reports.
+#: Name of the program, used in its reports' file names.
 NAME = "sriov-rt-agent"
 
 
-#: Checks other options that a service reads.
+#: A function that checks other options of a service.
 Check = Callable[[cfg.ConfigOpts, str], object]
 
 
@@ -47,15 +47,15 @@ def _nothing(conf: cfg.ConfigOpts, service: str) -> None:
 def configure(
     arguments: Sequence[str] | None, check: Check = _nothing
 ) -> cfg.ConfigOpts:
-    """Return the configuration, logging set up by it.
+    """Return the configuration, and set up logging.
 
     :param arguments: the command line without the program's name.
-    :param check: checks what the facts are read from.
+    :param check: checks the options that facts are read from.
     :raises oslo_config.cfg.Error: if it cannot be read.
     :raises OptionRejected: for an option with a bad value.
     """
-    # The process's one configuration: oslo.messaging registers options of
-    # its own (oslo_messaging_tracing) there, whatever conf it is given.
+    # The global configuration: oslo.messaging registers options of its own
+    # (oslo_messaging_tracing) there, whatever conf it is given.
     conf = cfg.CONF
     log.register_options(conf)
     options.register(conf)
@@ -109,7 +109,7 @@ def serve(
             signal.SIGUSR2: lambda: guru_meditation.write(conf, NAME),
         },
     )
-    # It waits, too; Services.wait() fails in oslo.service 4.2.
+    # This also waits; Services.wait() fails in oslo.service 4.2.
     services.stop()
     return code
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Publisher of the host's facts, to all schedulers over oslo.messaging."""
+"""Publisher of the host's facts to all schedulers, over oslo.messaging."""
 
 import json
 import logging
@@ -27,8 +27,8 @@ LOG = logging.getLogger(__name__)
 class BusUnreachable(reconciler.NotYet):
     """The message queue did not take a message.
 
-    :param method: what was to be sent.
-    :param why: the driver's own words.
+    :param method: RPC method of the message.
+    :param why: the driver's error message.
     """
 
     def __init__(self, method: str, why: str) -> None:
@@ -40,13 +40,13 @@ class BusUnreachable(reconciler.NotYet):
 
 
 class Bus:
-    """Sender of messages to all schedulers, by the configured queue.
+    """Sender of messages to all schedulers, over the configured queue.
 
-    One attempt a message, so that no cast outlasts the driver's timeouts (a
-    refused connection fails at once, a silent one after
-    ``[oslo_messaging_rabbit] heartbeat_timeout_threshold``); who calls waits
-    and tries again. A connection that failed is never used again: some
-    releases of kombu reconnect it without an end inside the next cast.
+    It makes one attempt per message, so that no cast outlasts the driver's
+    timeouts (a refused connection fails at once, a silent one after
+    ``[oslo_messaging_rabbit] heartbeat_timeout_threshold``). The caller waits
+    and tries again. A failed connection is never used again: some releases of
+    kombu would try to reconnect without end inside the next cast.
 
     :raises oslo_messaging.MessagingException: for a malformed transport URL
         or an unknown driver. Nothing is connected yet.
@@ -54,7 +54,7 @@ class Bus:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
-        # By the kernel, for what the configuration says may be copied.
+        # The kernel's host name, since the configuration may be a copy.
         name = f"{socket.gethostname()}/{secrets.token_hex(4)}"
         self._context = {messaging.AGENT: name}
         self._transport = messaging.transport(conf)
@@ -74,7 +74,7 @@ class Bus:
                 "no scheduler listens; the next one that does asks for all "
                 "facts"
             )
-            # One may have come meanwhile.
+            # A listener may have come meanwhile.
             self._send(method, arguments)
 
     def _send(self, method: str, arguments: dict[str, Any]) -> None:
@@ -86,8 +86,8 @@ class Bus:
         try:
             client.cast(self._context, method, **arguments)
         except Exception as error:
-            # oslo.messaging lets through what its driver's libraries raise
-            # (kombu's, amqp's and socket's errors): there is no common base.
+            # oslo.messaging passes on the errors of its driver's libraries
+            # (kombu, amqp and socket), which have no common base.
             self.close()
             self._transport = messaging.transport(self._conf)
             raise BusUnreachable(method, exceptions.plain(error)) from error
@@ -103,16 +103,16 @@ class Bus:
 class Publisher:
     """Reports of the host: all facts when they changed, else their digest.
 
-    Each call of :meth:`publish` stands for an observation just made, and no
-    sign of life is sent without one: an agent that can no longer observe
-    falls silent, and its facts go stale.
+    Each call of :meth:`publish` follows an observation, and no heartbeat is
+    sent without one: an agent that can no longer observe falls silent, and
+    its facts become stale.
 
-    :param host: the name that Nova calls the host by.
+    :param host: Nova's name of the host.
     :param node: the name of its resource provider.
-    :param heartbeat_s: seconds between signs of life; never more of them
-        than observations.
-    :param slack_s: how much earlier one may be, seconds, so that
-        observations that are not quite regular do not halve their number.
+    :param heartbeat_s: seconds between heartbeats; there are never more of
+        them than observations.
+    :param slack_s: seconds by which a heartbeat may be early, so that
+        slightly irregular observations do not halve their number.
     :param monotonic: the clock, seconds.
     """
 
@@ -139,17 +139,17 @@ class Publisher:
         self._requested.set()
 
     def publish(self, facts: HostFacts | None) -> None:
-        """Send what has to be sent.
+        """Send all facts, a heartbeat or nothing, as necessary.
 
-        :param facts: as observed; None to say that the agent is gone.
-        :raises BusUnreachable: if the message queue did not take it.
+        :param facts: the observed facts; None to report the agent's end.
+        :raises BusUnreachable: if the message queue did not accept it.
         """
         if facts is None:
             self._cast("gone")
             return
         digest = facts.digest()
-        # Cleared before the cast, and not where it was not seen: a request
-        # that comes meanwhile counts.
+        # Cleared before the cast, and only if it was set, so that a request
+        # during the cast is not lost.
         if requested := self._requested.is_set():
             self._requested.clear()
         try:

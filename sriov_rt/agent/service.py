@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The agent: its threads, and what passes between them."""
+"""The agent: its threads, and the data that passes between them."""
 
 import dataclasses
 import logging
@@ -28,21 +28,21 @@ from sriov_rt.service.worker import Worker
 LOG = logging.getLogger(__name__)
 
 
-#: Seconds from a device's first event to the observation: its driver sends
-#: a burst of them, and sets up what is to be observed meanwhile.
+#: Seconds from a device's first event to the observation: its driver sends a
+#: burst of events while it sets up the device.
 DEBOUNCE_S = 0.5
 
-#: Seconds between two full reports that schedulers ask for. Below the
+#: Seconds between two full reports that schedulers request. Below the
 #: schedulers' [sriov_rt] warmup_timeout.
 ANSWER_S = 5.0
 
-#: An observation that takes longer than so many intervals, and than so many
-#: seconds, hangs (in a driver's sysfs file, say).
+#: An observation that takes longer than both this number of intervals and this
+#: number of seconds hangs (in a driver's sysfs file, say).
 STUCK_INTERVALS = 3
 STUCK_S = 60.0
 
-#: Labels that change are reported with the kernel's last facts, if these are
-#: no more than so many intervals ago.
+#: Changed labels are reported with the kernel's last facts, if these are at
+#: most this number of intervals old.
 RELABEL_INTERVALS = 2
 
 
@@ -60,14 +60,14 @@ class Background(Protocol):
 class Parts:
     """The parts of an agent.
 
-    :param observe: returns the host's facts, as its kernel has them.
-    :param publisher: says when they are to be sent in full.
-    :param publishing: brings them to the schedulers; None is "gone".
+    :param observe: returns the host's facts from its kernel.
+    :param publisher: sends the facts, in full if requested.
+    :param publishing: sends facts to the schedulers, or "gone" for None.
     :param labels: adds the labels of other sources.
-    :param tending: brings traits to Placement; None where that is off.
-    :param listening: listens to the schedulers, or ceases to.
-    :param withdrawals: notifies of a certificate that counts no more.
-    :param audit: audits the guests that run; None for a host without any.
+    :param tending: sets traits in Placement; None if that is off.
+    :param listening: starts or stops listening to the schedulers.
+    :param withdrawals: notifies of a withdrawn certificate.
+    :param audit: audits the running guests; None for a host without guests.
     """
 
     observe: Callable[[], HostFacts]
@@ -82,7 +82,7 @@ class Parts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timing:
-    """The agent's times, in seconds, as its options name them."""
+    """The agent's times in seconds, named after its options."""
 
     observe_interval: float
     report_spread: float
@@ -92,13 +92,12 @@ class Timing:
 class Agent(base.ServiceBase):  # type: ignore[misc]
     """The agent: observes the host and reports what it found.
 
-    The observing thread waits for nobody: what it finds is handed to
-    reconcilers, of which each waits in a thread of its own for the one
-    service that it talks to.
+    The observing thread waits for nothing: it hands its facts to reconcilers,
+    each of which waits in its own thread for one service.
 
-    :param parts: see there.
-    :param timing: see there.
-    :param crashed: called if a thread meets an error it should not.
+    :param parts: see :class:`Parts`.
+    :param timing: see :class:`Timing`.
+    :param crashed: called if a thread meets an unexpected error.
     :param monotonic: the clock, seconds.
     """
 
@@ -116,7 +115,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self._began_at = time.time()
         self._observed_at = monotonic()
         self._answer_at = -math.inf
-        # Held while facts are made and handed on, so that none overtakes.
+        # Held while facts are made and handed on, to keep their order.
         self._reporting = threading.Lock()
         self._kernel: HostFacts | None = None
         self._reported: HostFacts | None = None
@@ -125,7 +124,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self.beside: tuple[Background, ...] = ()
         self.observing = Worker("observer", self._observe, crashed, monotonic)
         self.relabelling = Worker("labels", self._relabel, crashed, monotonic)
-        # Apart, for a disk may hang.
+        # In its own thread, since a disk may hang.
         self.storing = Worker("label-store", self._store, crashed, monotonic)
         self.watching = Worker("watchdog", self._watch, crashed, monotonic)
 
@@ -141,7 +140,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         try:
             self._start()
         except BaseException:
-            # oslo.service would log it, and then wait for a signal.
+            # oslo.service would log the error and then wait for a signal.
             self._crashed()
             raise
 
@@ -213,8 +212,8 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
     def report_requested(self) -> None:
         """Observe and report in full soon; requests until then are joined.
 
-        However many come, the reports are ANSWER_S apart at least: who can
-        send to the message queue must not keep the host busy.
+        Reports are at least ANSWER_S apart, however many requests come: a
+        sender on the message queue must not be able to keep the host busy.
         """
         self.parts.publisher.report_in_full()
         now = self._monotonic()
@@ -225,13 +224,13 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self.observing.wake(self._answer_at - now)
 
     def changed(self) -> None:
-        """Observe soon: a device came or went."""
+        """Observe soon, since a device came or went."""
         self.observing.wake(DEBOUNCE_S)
 
     def relabel(self, delay_s: float) -> None:
-        """Report labels that changed, without observing the kernel again.
+        """Report changed labels without observing the kernel again.
 
-        :param delay_s: seconds to wait for more of them.
+        :param delay_s: seconds to wait for further changes.
         """
         self.relabelling.wake(delay_s)
 
@@ -265,7 +264,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
             self._digest = digest
             _log_change(facts, self._reported, digest, found, fulfilled)
         self._reported = facts
-        # Who waits for the facts comes first.
+        # Later, since others wait for the facts.
         self.storing.wake(DEBOUNCE_S)
 
     def _store(self) -> float:
@@ -293,7 +292,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
 
 
 def _changed_parts(before: HostFacts | None, now: HostFacts) -> list[str]:
-    """Return the names of the parts that are not as they were."""
+    """Return the names of the parts that have changed."""
     return [
         part
         for part in PARTS
@@ -308,7 +307,7 @@ def _log_change(
     found: Mapping[str, tuple[Reason, ...]],
     fulfilled: frozenset[str],
 ) -> None:
-    """Log what the host is now, in one line."""
+    """Log the host's new state in one line."""
     reasons = found[host_traits.REALTIME]
     LOG.info(
         "facts changed: host=%s node=%s digest=%s parts=%s realtime=%s "

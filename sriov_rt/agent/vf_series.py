@@ -2,9 +2,9 @@
 
 """Series of VFs for Prometheus, by their owners.
 
-The owner is a label, so that a VF that changes owner begins another series and
-the last one ends. Prometheus gives ``instance`` to what it scrapes: an
-instance is ``instance_uuid``.
+The owner is a label, so a VF with a new owner starts a new series and ends the
+last one. Prometheus sets the label ``instance`` to its scrape target, so the
+label of a server is ``instance_uuid``.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from sriov_rt.host.root import Root
 
 LOG = logging.getLogger(__name__)
 
-#: Name to its help.
+#: Help of each metric, by name.
 HELP = {
     **{
         f"sriov_rt_vf_{way}_{what}_total": f"{noun} that a VF has {verb}."
@@ -49,7 +49,7 @@ Sample = tuple[str, dict[str, str], float]
 def samples(found: Iterable[CountedVf], root: Root) -> Iterator[Sample]:
     """Yield the series of VFs.
 
-    :param root: where the guests are that have VFs as a whole.
+    :param root: root of the files about guests with whole VFs.
     """
     for each in owned(found, root):
         labels = {
@@ -69,7 +69,7 @@ def samples(found: Iterable[CountedVf], root: Root) -> Iterator[Sample]:
 
 
 def owned(found: Iterable[CountedVf], root: Root) -> list[CountedVf]:
-    """Return VFs; those that a guest of libvirt's has whole are its own."""
+    """Return VFs with their owners, including libvirt's guests."""
     known = list(found)
     if not any(each.passed and not each.instance for each in known):
         return known
@@ -83,7 +83,7 @@ def owned(found: Iterable[CountedVf], root: Root) -> list[CountedVf]:
 
 
 def _guests(root: Root) -> dict[str, str]:
-    """Return the guest that has a device as a whole, by its PCI address."""
+    """Return the guest of each passed-through device, by PCI address."""
     guests = running.guests(root, MACHINES)
     found = {}
     for each in () if isinstance(guests, Unknown) else guests:

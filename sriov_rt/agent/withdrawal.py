@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Notification of a latency certificate that counts no more.
+"""Notification of a latency certificate that is no longer valid.
 
-It names the instances on this host that were placed here for it. New ones are
-refused by the filter; these run on.
+It names the instances that were placed on this host because of it. The filter
+refuses new ones, while these keep running.
 """
 
 import collections
@@ -38,14 +38,14 @@ LOG = logging.getLogger(__name__)
 
 EVENT = "sriov_rt.latency.withdrawn"
 
-#: Notifications that wait while the message queue is down; of more, the
+#: Most notifications that wait while the message queue is down; then the
 #: oldest are dropped.
 MOST_WAITING = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Affected:
-    """A running instance that asks for low latency.
+    """A running instance that requests low latency.
 
     :param instance: its UUID.
     """
@@ -67,10 +67,10 @@ class Affected:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """That the certificate of a host counts no more.
+    """Loss of a host's valid certificate.
 
-    :param reasons: why, at least one.
-    :param culprit: of the sample that withdrew it; None where none did.
+    :param reasons: why it is not valid, at least one.
+    :param culprit: culprit of the sample that withdrew it; None if none did.
     """
 
     host: str
@@ -83,7 +83,7 @@ class Withdrawal:
 
     @property
     def sentence(self) -> str:
-        """Why, for people."""
+        """The reasons as text, for people."""
         return "; ".join(each.message for each in self.reasons)
 
     def payload(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Withdrawal:
         }
 
     def log(self) -> None:
-        """Log it in one line, by which host and instance can be found."""
+        """Log it in one line, with its host and instances."""
         found = self.instances
         if isinstance(found, Unknown):
             named = f"unknown ({found.reason})"
@@ -127,7 +127,7 @@ class Withdrawal:
 
 
 def affected(root: Root) -> tuple[Affected, ...] | Unknown:
-    """Return the running instances that ask for low latency, sorted."""
+    """Return the running instances that request low latency, sorted."""
     found = []
     guests = running.every(root)
     if isinstance(guests, Unknown):
@@ -140,7 +140,7 @@ def affected(root: Root) -> tuple[Affected, ...] | Unknown:
 
 
 class Keeper:
-    """Keeps on disk that a condition of the certificate has changed.
+    """Records on disk that a condition of the certificate has changed.
 
     The certificate is root's, and the agent is not. Once is enough: it stays
     withdrawn when the condition is as before; how often that went to and fro
@@ -153,9 +153,9 @@ class Keeper:
         self._unwritten: certificate.Withdrawal | None = None
 
     def keep(self, root: Root, status: Status) -> Status:
-        """Keep it, and return what is known of the certificate then.
+        """Record a withdrawal, and return the certificate's new status.
 
-        That it cannot be written is logged, once.
+        An error on writing is logged once.
         """
         on_disk, unwritten = status.kept, self._unwritten
         if (
@@ -192,7 +192,7 @@ class Keeper:
 
 
 def _kept(status: Status) -> certificate.Withdrawal | None:
-    """Return what is to be on disk; None if that is nothing."""
+    """Return the withdrawal that should be on disk; None for none."""
     found, before, changes = status.certificate, status.kept, status.changes
     if found.withdrawn or isinstance(before, Unknown):
         return None  # which withdraws it as well
@@ -208,14 +208,14 @@ def _kept(status: Status) -> certificate.Withdrawal | None:
 
 
 class Withdrawals:
-    """Watches whether the host's certificate counts.
+    """Watches whether the host's certificate is valid.
 
-    Each withdrawal is notified of once, also if the certificate counts again
-    that was withdrawn; and again if an instance that asks for a latency is
-    found to run that was not named: one that was started again with the host,
-    say.
+    It sends one notification of each withdrawal, even if the same certificate
+    becomes valid again. It sends another one if it finds a running instance
+    that requests a latency and was not named before: one that was started
+    again with the host, say.
 
-    :param find: returns the instances that are affected.
+    :param find: returns the affected instances.
     """
 
     def __init__(
@@ -226,15 +226,15 @@ class Withdrawals:
         self._find = find
         self._notify = notify
         self._counted = False
-        # When the one expires that was withdrawn: each has another time.
+        # Expiry of the withdrawn certificate, which identifies it.
         self._withdrawn = math.nan
         self._named: frozenset[str] = frozenset()
 
     def observe(self, facts: HostFacts, reasons: Sequence[Reason]) -> None:
-        """Take what was observed.
+        """Handle an observation.
 
-        :param reasons: why the host has no certificate that counts; empty if
-            it has one.
+        :param reasons: why the host has no valid certificate; empty if it has
+            one.
         """
         found = facts.latency.certificate
         expires_at = math.nan
@@ -248,7 +248,7 @@ class Withdrawals:
         if ceased:
             self._withdrawn = expires_at
         if facts.latency.certificate is None and not ceased:
-            # Most hosts never have one.
+            # Most hosts never have a certificate.
             return
         affected = self._find()
         promised: frozenset[str] = frozenset()
@@ -286,9 +286,9 @@ class Notification(Protocol):
 
 
 class Notifying:
-    """Sends notifications in a thread of its own, which alone waits.
+    """Sends notifications in its own thread, so that only it waits.
 
-    :param crashed: called once if it raises.
+    :param crashed: called once if the thread raises.
     """
 
     def __init__(
@@ -305,7 +305,7 @@ class Notifying:
         self.worker.start()
 
     def stop(self) -> None:
-        """Stop the thread after what it is sending."""
+        """Stop the thread after its present notification."""
         self.worker.stop()
 
     def put(self, notification: Notification) -> None:

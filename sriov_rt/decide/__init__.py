@@ -22,16 +22,16 @@ from sriov_rt.request import Request
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """Circumstances of a decision, beside the facts.
+    """Circumstances of a decision, besides the facts.
 
     :param now: Unix time, seconds.
     :param facts_age_s: seconds since the facts were last confirmed; None
         for facts that have no age, such as a file's.
     :param max_age_s: seconds from which facts are stale.
-    :param agents: those that report as the host by turns, a list; empty for
-        one agent.
-    :param placed_by_nova: Nova picks the pCPUs, from ``cpu_dedicated_set``
-        and by the flavor's ``hw:`` extra specs.
+    :param agents: list, as text, of the agents that report alternately as
+        the host; empty for one agent.
+    :param placed_by_nova: whether Nova picks the pCPUs, from
+        ``cpu_dedicated_set`` and by the flavor's ``hw:`` extra specs.
     """
 
     now: float
@@ -55,7 +55,7 @@ def why_not(
 def satisfies(
     request: Request, facts: DecisiveFacts | None, view: View
 ) -> bool:
-    """Return whether the host satisfies the request; ends at the first no."""
+    """Return whether the host satisfies the request; stop at a Reason."""
     return next(reasons(request, facts, view), None) is None
 
 
@@ -92,7 +92,7 @@ def reasons(
 def silent(agents: str) -> Reason:
     """Return the Reason of a host without facts.
 
-    :param agents: as of a :class:`View`.
+    :param agents: see :class:`View`.
     """
     if agents:
         return reason("agents_of_one_name", agents=agents)
@@ -104,10 +104,10 @@ def why_never(
 ) -> tuple[Reason, ...]:
     """Return why not even an empty host could hold a flavor.
 
-    For people: Nova judges it by itself, and counts other instances too.
+    For people: Nova judges it itself, and counts other instances too.
 
-    :param vcpus: of the flavor.
-    :param memory_mib: likewise, MiB.
+    :param vcpus: the flavor's vCPUs.
+    :param memory_mib: the flavor's memory, MiB.
     :param facts: None for a host that was never heard of.
     """
     if facts is None:

@@ -23,12 +23,12 @@ from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 
-#: Drivers that give a device to a guest end so (drivers/vfio/pci).
+#: Endings of the drivers that pass a device to a guest (drivers/vfio/pci).
 _VFIO = ("vfio-pci", "vfio_pci")
 
 _BARE = "bare"
 
-#: States of Onload that are short of the last one.
+#: States of Onload before the last one.
 _REQUESTED, _INJECTED = "asked", "injected"
 
 
@@ -40,9 +40,9 @@ def why_not(
 ) -> tuple[Reason, ...]:
     """Return every Reason why a guest is not what was promised.
 
-    :param host: what it runs on.
+    :param host: facts of its host.
     :param others: threads that ran on pCPUs of realtime guests.
-    :param acceleration: how far Onload is with it; None if it requests none.
+    :param acceleration: its state of Onload; None if it requests none.
     """
     return tuple(_reasons(guest, host, others, acceleration))
 
@@ -50,11 +50,11 @@ def why_not(
 def pods(
     kubelet: KubeletCpus, host: DecisiveFacts, realtime: CpuSet
 ) -> Iterable[tuple[str, Reason]]:
-    """Yield a pod's UID, or nothing for all, and a Reason against its CPUs.
+    """Yield pairs of a pod's UID (empty for all pods) and a Reason.
 
-    A pod has no isolated CPU by right: the kubelet knows of none.
+    The kubelet knows nothing of isolation, so it promises no isolated CPU.
 
-    :param realtime: pCPUs of realtime guests that run.
+    :param realtime: pCPUs of running realtime guests.
     """
     dedicated = host.compute.dedicated
     ours = realtime
@@ -79,12 +79,12 @@ def pods(
 
 
 def quarantined(port: QuarantinedPort) -> Reason:
-    """Return the Reason of a port that is kept apart."""
+    """Return the Reason of a quarantined port."""
     return reason("port_quarantined", port=port.port, why=port.why)
 
 
 def lost(port: LostPort) -> Reason:
-    """Return the Reason of a port whose interface went with its VF or NIC."""
+    """Return the Reason of a lost port, whose VF or NIC is gone."""
     return reason(
         "port_lost_by_guest" if port.of_guest else "port_lost",
         port=port.port,
@@ -94,7 +94,7 @@ def lost(port: LostPort) -> Reason:
 
 
 def vf_quarantined(vf: HeldVf) -> Reason:
-    """Return the Reason of a VF that another manager's use has left dirty."""
+    """Return the Reason of a VF that another manager has left dirty."""
     return reason(
         "vf_quarantined", address=vf.vf, holder=vf.holder, why=vf.why
     )
@@ -131,7 +131,7 @@ def _onload(
     if found.state == _REQUESTED:
         yield reason("guest_without_onload", instance=instance, why=found.why)
     if found.state == _INJECTED:
-        # With a driver that works, it has opened no socket yet.
+        # If Onload is usable, the guest has just not opened a socket yet.
         known = (x for x in onload.usable(host) if not is_unknown(x))
         for each in itertools.islice(known, 1):
             yield reason(
@@ -178,8 +178,8 @@ def _memory(guest: RunningGuest) -> Iterator[Reason]:
     memory = guest.memory
     if memory is None:
         return
-    # mlockall() passes over huge pages (mlock_fixup in the kernel's
-    # mm/mlock.c), and locks the rest of the process.
+    # mlockall() skips huge pages (mlock_fixup in the kernel's mm/mlock.c)
+    # and locks the rest of the process.
     if memory.promised_locked and not memory.locked:
         yield reason("guest_memory_unlocked", instance=guest.instance)
     if memory.promised_huge and memory.huge < memory.size:

@@ -2,8 +2,8 @@
 
 """Capacity of a host for a flavor, which Nova itself requires.
 
-Only what the whole host lacks. What other instances take of it is for Nova to
-judge, which knows it and claims it.
+Only the capacity of the whole host is checked. What other instances use of it
+is left to Nova, which claims it.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 from sriov_rt.request import Request
 
-#: Page sizes that ``large`` may be: all but the CPU's own, KiB.
+#: Size that stands for ``large``: any page size but the CPU's base size, KiB.
 _ANY = 0
 
 
 def huge_pages(request: Request, facts: DecisiveFacts) -> Iterator[Reason]:
-    """Yield a Reason if the host has no page of the size that is requested.
+    """Yield a Reason if the host has no page of the requested size.
 
-    A pool that is unknown is left to Nova, which reads it itself.
+    An unknown pool is left to Nova, which reads it itself.
     """
     pools = facts.memory.hugepages
     if request.huge_page_kib is None or isinstance(pools, Unknown):
@@ -39,8 +39,8 @@ def reasons(
 ) -> Iterator[Reason]:
     """Yield the Reasons why not even an empty host has room for a flavor.
 
-    :param vcpus: of the flavor.
-    :param memory_mib: likewise, MiB.
+    :param vcpus: the flavor's vCPUs.
+    :param memory_mib: the flavor's memory, MiB.
     """
     dedicated, online = facts.compute.dedicated, facts.cpus.online
     if request.dedicated_cpus and isinstance(dedicated, CpuSet) and dedicated:
@@ -96,7 +96,7 @@ def _size(kib: int) -> str:
 
 
 def _boot(request: Request) -> str:
-    """Return a page size as hugepagesz= takes it."""
+    """Return the requested page size in the form of hugepagesz=."""
     kib = request.huge_page_kib or 1024 * 1024
     for unit, size in (("G", 1024 * 1024), ("M", 1024)):
         if kib % size == 0:

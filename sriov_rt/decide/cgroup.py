@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cgroup of guests: which dedicated pCPUs it gives them."""
+"""The cgroup of guests, and the dedicated pCPUs that it gives them."""
 
 from collections.abc import Iterator
 
@@ -13,12 +13,12 @@ from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 
-#: Where a partition is made as long as there is no cgroup of guests.
+#: Where to make a partition while there is no cgroup of guests.
 DEFAULT = "/sys/fs/cgroup/machine.slice"
 
-#: The cgroups below which that of guests is.
+#: The root cgroups, below one of which the guests' cgroup is.
 _ROOTS = frozenset({"/sys/fs/cgroup", "/sys/fs/cgroup/cpuset"})
-#: Where cpusets of cgroup v1 are.
+#: Mount point of the cpusets of cgroup v1.
 _LEGACY = "/sys/fs/cgroup/cpuset"
 
 
@@ -31,7 +31,7 @@ def of_guests(cpus: CpuFacts) -> str:
 
 
 def isolates(cpus: CpuFacts) -> bool:
-    """Return whether the host isolates by a partition, or is to do so."""
+    """Return whether the host isolates by a partition, valid or not."""
     found = cpus.guest_cgroup
     return isinstance(found, GuestCgroup) and (
         found.partition or ""
@@ -43,8 +43,8 @@ def reasons(
 ) -> Iterator[Reason]:
     """Yield the Reasons why libvirt's guests cannot use dedicated pCPUs.
 
-    :param placed_by_nova: whether Nova runs the guests. If not and libvirt
-        has none, they may be pods, and in other cgroups.
+    :param placed_by_nova: whether Nova runs the guests. If not, and libvirt
+        runs none, the guests may be pods in other cgroups.
     """
     found = cpus.guest_cgroup
     if isinstance(found, Unknown):
@@ -59,8 +59,8 @@ def reasons(
 def advice(cpus: CpuFacts, dedicated: CpuSet) -> Iterator[Reason]:
     """Yield a Reason if the guests' cgroup has dedicated pCPUs only.
 
-    A guest whose emulator threads have a vCPU's pCPU (a mask in
-    ``hw:cpu_realtime_mask``) runs there, others do not.
+    Only guests whose emulator threads share a vCPU's pCPU (a mask in
+    ``hw:cpu_realtime_mask``) can run there.
     """
     found, online = cpus.guest_cgroup, cpus.online
     if not isinstance(found, GuestCgroup) or isinstance(online, Unknown):
@@ -76,7 +76,7 @@ def _out_of_reach(
     for each in (cpus.online, cpus.offline):
         there |= CpuSet() if isinstance(each, Unknown) else each
     left = dedicated & there - found.cpus
-    # AllowedCPUs= is for cgroup v2 only (systemd.resource-control(5)).
+    # AllowedCPUs= needs cgroup v2 (systemd.resource-control(5)).
     is_legacy = found.path.startswith(_LEGACY)
     every = format_cpu_list(found.cpus | left)
     for other in found.others:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The compute driver: which flavors need sriov-rt's, and whether it runs."""
+"""sriov-rt's compute driver: which flavors need it, and whether it runs."""
 
 from collections.abc import Iterator
 
@@ -16,9 +16,9 @@ from sriov_rt.request import words
 def is_needed(request: Request) -> bool:
     """Return whether a flavor requests more than Nova's own driver does.
 
-    It pins and schedules no emulator or I/O threads, strips nothing, plugs
-    no port of ours and injects no Onload, and says nothing. A kernel, labels,
-    a NIC or a certificate are the host's alone.
+    Nova's driver silently ignores pinning and scheduling of emulator and I/O
+    threads, stripping, ports of ours and Onload. A kernel, labels, a NIC or a
+    certificate concern the host alone.
     """
     return bool(
         request.realtime

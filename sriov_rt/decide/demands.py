@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Demands of a Request on a host, beside realtime pCPUs."""
+"""Demands of a Request on a host, besides realtime pCPUs."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def reasons(
         yield from _latency(request.max_latency_us, facts, now)
 
 
-#: The realtime kernel of a distribution, by the ID of its os-release.
+#: The package of a distribution's realtime kernel, by ID of os-release.
 _PACKAGES: Mapping[str, str] = {
     "almalinux": "kernel-rt, of the repository rt",
     "arch": "linux-rt",
@@ -114,8 +114,8 @@ def _labels(request: Request, facts: DecisiveFacts) -> Iterator[Reason]:
 def _down(source: str | None, stale: tuple[str, ...]) -> tuple[str, ...]:
     """Return the stale sources that a label depends on.
 
-    :param source: the label's; None for a label that nobody set, which may
-        be one of any source that is stale.
+    :param source: the label's source; None for an unset label, which any
+        stale source may have set.
     """
     if source is None:
         return stale
@@ -123,9 +123,9 @@ def _down(source: str | None, stale: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def serves(nic: DecisiveNic, requested: words.Nic | None) -> bool:
-    """Return whether a NIC is one that the flavor asks for.
+    """Return whether a NIC satisfies the flavor.
 
-    :param requested: None for any.
+    :param requested: None for any NIC.
     """
     if requested is None or not requested.vendors:
         return True
@@ -135,7 +135,7 @@ def serves(nic: DecisiveNic, requested: words.Nic | None) -> bool:
 
 
 def not_ethernet(name: str, nics: Iterable[DecisiveNic]) -> Reason:
-    """Return the Reason for a host whose NICs are on other links."""
+    """Return the Reason for a host whose NICs are not Ethernet."""
     links = ", ".join(f"{nic.name}: {nic.link}" for nic in nics)
     return reason("nic_not_ethernet", nic=name, links=links)
 
@@ -143,7 +143,7 @@ def not_ethernet(name: str, nics: Iterable[DecisiveNic]) -> Reason:
 def _unread(
     nic: DecisiveNic, requested: words.Nic | None
 ) -> Iterator[Unknown]:
-    """Yield the ids without which it is open whether a NIC serves."""
+    """Yield the unknown ids that :func:`serves` would need for a NIC."""
     if isinstance(nic.vendor, Unknown):
         yield nic.vendor
     elif requested is not None and nic.vendor in requested.vendors:
@@ -185,17 +185,17 @@ def _nics(request: Request, facts: DecisiveFacts) -> Iterator[Reason]:
 
 
 def no_parents(facts: DecisiveFacts) -> Iterator[Reason]:
-    """Yield why a host that is to have parents has none."""
+    """Yield why a host with configured parents has none."""
     pools = facts.vifs.pools
     if not isinstance(pools, Unknown) and not any(pools.values()):
         yield from missing_parents(facts)
 
 
 def missing_parents(facts: DecisiveFacts) -> Iterator[Reason]:
-    """Yield the networks of which a parent is configured and not there."""
+    """Yield a Reason for each network with a missing configured parent."""
     missing = facts.vifs.missing
     if isinstance(missing, Unknown):
-        return  # agents of before do not report it
+        return  # older agents do not report it
     for network, names in missing.items():
         yield reason(
             "parents_missing",

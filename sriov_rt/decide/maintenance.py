@@ -16,8 +16,9 @@ from sriov_rt.request import Request
 def concerns(request: Request) -> bool:
     """Return whether a hold keeps a request off a host.
 
-    It does so for what the host is changed and measured for: realtime, and
-    a latency. A flavor for a NIC alone is left to Nova's own services.
+    It does so for realtime and latency requests, for which a host is changed
+    and measured. A flavor that needs only a NIC is left to Nova's own
+    services.
     """
     return request.realtime or request.max_latency_us is not None
 
@@ -25,7 +26,7 @@ def concerns(request: Request) -> bool:
 def reasons(facts: DecisiveFacts) -> Iterator[Reason]:
     """Yield the Reason of a host on hold.
 
-    One that has ended by itself is in no facts: the host's clock decides.
+    An expired hold is not in the facts: the host's clock decides.
     """
     found = facts.maintenance.hold
     if isinstance(found, Unknown):

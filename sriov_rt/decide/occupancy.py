@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Occupancy: why dedicated pCPUs are another's, and who is to leave them."""
+"""Occupancy: what else uses dedicated pCPUs, and how to move it away."""
 
 import re
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from sriov_rt.reason import reason
 
 _MAY = "may"
 
-#: State to the verb of a sentence.
+#: Verb of a sentence by state.
 _VERBS = {"pinned": "is pinned to", "runs": "runs on", _MAY: "may run on"}
 
 _PMD = "run 'ovs-vsctl set Open_vSwitch . other_config:pmd-cpu-mask=0x{mask}'"
 
-#: Kind to patterns of the names of its threads, its program or its unit, and
-#: what its owner can do: the first that fits. ``{wanted}`` are housekeeping
-#: CPUs and ``{mask}`` their mask.
+#: Remedies by kind, and by pattern of a thread's, program's or unit's name;
+#: the first match is used. ``{wanted}`` are housekeeping CPUs and ``{mask}``
+#: their mask.
 OWNERS: Mapping[str, Mapping[str, str]] = {
     "interrupt": {
         "": "write {wanted} to /proc/irq/{irq}/smp_affinity_list, or give the "
@@ -54,7 +54,7 @@ OWNERS: Mapping[str, Mapping[str, str]] = {
 
 
 def taken(found: OccupancyFacts) -> CpuSet:
-    """Return the CPUs that no guest is to get."""
+    """Return the CPUs that no guest should get."""
     occupants = found.occupants
     return CpuSet().union(
         *(
@@ -66,7 +66,7 @@ def taken(found: OccupancyFacts) -> CpuSet:
 
 
 def names_of_interrupts(found: OccupancyFacts) -> dict[str, str]:
-    """Return number to number and name of the interrupts that fire."""
+    """Return each firing interrupt's number and name, by its number."""
     occupants = found.occupants
     return {
         each.name.partition(" ")[0]: each.name
@@ -85,7 +85,7 @@ def reasons(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
     for each in occupants:
         is_interrupt = each.kind == "interrupt" or each.name.startswith("irq/")
         if is_interrupt and each.cpus <= routed:
-            continue  # irqs_on_dedicated says so
+            continue  # reported as irqs_on_dedicated
         if each.state != _MAY and each.cpus & dedicated:
             yield _reason("pcpus_occupied", each, facts, dedicated)
 
@@ -95,12 +95,12 @@ def advice(
 ) -> Iterator[Reason]:
     """Yield advice about what may run on CPUs for guests.
 
-    :param placed_by_nova: otherwise what runs there is left out of the CPUs
-        that guests are given, and is advice as well.
+    :param placed_by_nova: whether Nova picks the pCPUs. If not, guests don't
+        get occupied CPUs, and their occupants are advice as well.
     """
     occupants = facts.occupancy.occupants
     if isinstance(occupants, Unknown):
-        return  # reasons() says so
+        return  # reported by reasons()
     for each in occupants:
         if each.cpus & dedicated:
             if each.state == _MAY:
@@ -161,7 +161,7 @@ def _remedy(found: Occupant) -> str:
 
 
 def who(found: Occupant) -> str:
-    """Return whom a sentence speaks of."""
+    """Return an occupant as the subject of a sentence."""
     if found.kind == "interrupt":
         return f"interrupt {found.name}"
     if found.kind == "mask":

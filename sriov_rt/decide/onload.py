@@ -2,8 +2,8 @@
 
 """Onload: its requirements on a host, and the NICs that are free for it.
 
-An accelerated endpoint sends past the kernel's macvlan: two of one network
-on one NIC do not reach each other, and must not be placed so.
+Accelerated ports bypass the kernel's macvlan. Two of them in one network on
+one NIC do not reach each other, and must not be placed there.
 """
 
 from collections.abc import Collection
@@ -45,7 +45,7 @@ def usable(facts: DecisiveFacts) -> Iterator[Reason]:
     elif onload.library is None:
         yield reason("onload_unusable", missing="libonload.so")
     elif onload.library_fits is False:
-        # Agents of before do not report it.
+        # Older agents do not report it.
         version = onload.version
         known = version if isinstance(version, str) else "unknown"
         yield reason("onload_other_release", version=known)
@@ -54,11 +54,11 @@ def usable(facts: DecisiveFacts) -> Iterator[Reason]:
 def nics(
     facts: DecisiveFacts, attachments: Iterable[Attachment] = ()
 ) -> Iterator[Reason]:
-    """Yield where there is no NIC that Onload can use.
+    """Yield a Reason for each physical network without a NIC for Onload.
 
-    Of the physical networks that are requested, those count that the host's
-    ``[vif] parents`` serve: an instance may have a port on another one that
-    is none of ours, for its management. But one has to be among them.
+    Only requested physical networks in the host's ``[vif] parents`` are
+    checked: an instance may have a port of another driver on another one, for
+    management. If none is in ``[vif] parents``, all are checked.
     """
     able = facts.onload.nics
     if isinstance(able, Unknown):
@@ -88,11 +88,11 @@ def same_host(
     attachments: Collection[Attachment],
     endpoints: Iterable[Endpoint] | Unknown,
 ) -> Iterator[Reason]:
-    """Yield the networks for which no NIC is left that Onload can use.
+    """Yield a Reason for each network with no NIC left for Onload.
 
-    What :func:`nics` yields is not said again.
+    Reasons of :func:`nics` are not repeated.
 
-    :param endpoints: those of the host, without the instance's own.
+    :param endpoints: the host's accelerated ports, without the instance's own.
     """
     if all(each.network is None for each in attachments):
         return

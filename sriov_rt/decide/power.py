@@ -2,8 +2,8 @@
 
 """Nova's power management: the state of a pCPU when a guest gets it.
 
-With ``[libvirt] cpu_power_management`` nova-compute takes dedicated pCPUs
-that no guest has offline, or gives them a governor that saves power
+With ``[libvirt] cpu_power_management`` nova-compute takes unused dedicated
+pCPUs offline, or gives them a governor that saves power
 (nova/virt/libvirt/cpu/api.py). Neither is a fault.
 """
 
@@ -24,14 +24,14 @@ from sriov_rt.reason import reason
 CPU_STATE = "cpu_state"
 GOVERNOR = "governor"
 
-#: The governor that keeps a CPU at one frequency, its highest.
+#: The governor that keeps a CPU at its highest frequency.
 STEADY = "performance"
 
-#: What /sys/devices/system/cpu/smt/control says where no two online CPUs
-#: share a core (Documentation/ABI/testing/sysfs-devices-system-cpu).
+#: Values of /sys/devices/system/cpu/smt/control if no two online CPUs share a
+#: core (Documentation/ABI/testing/sysfs-devices-system-cpu).
 _ONE_THREAD = frozenset({"off", "forceoff", "notsupported", "notimplemented"})
 
-#: The CPU that Nova leaves as it is (get_cpu_dedicated_set_nozero in
+#: The CPU that Nova never manages (get_cpu_dedicated_set_nozero in
 #: nova/virt/hardware.py).
 _FIRST = CpuSet((0,))
 
@@ -75,9 +75,9 @@ def _cores(
 ) -> Iterator[Reason]:
     """Yield a Reason if an offline pCPU may share a core with the host's.
 
-    The kernel names the threads of a core that are online. A core that has
-    as many of them as the largest one has no other: if those of all CPUs
-    that are not dedicated are such, no dedicated pCPU is on one of them.
+    The kernel reports only the online threads of a core. A core with as many
+    of them as the largest core has no offline thread. If this holds for the
+    cores of all housekeeping CPUs, no offline dedicated pCPU is on them.
     """
     siblings = cpus.siblings
     if cpus.smt in _ONE_THREAD or isinstance(siblings, Unknown):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Realtime: why a host's dedicated pCPUs are not."""
+"""Realtime: why a host's dedicated pCPUs are not realtime."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -24,24 +24,24 @@ from sriov_rt.reason import Reason
 from sriov_rt.reason import first_of
 from sriov_rt.reason import reason
 
-#: Clock sources that take microseconds to read, one CPU at a time.
+#: Clock sources that take microseconds to read, by one CPU at a time.
 SLOW_CLOCKS = frozenset(
     {"acpi_pm", "hpet", "jiffies", "pit", "refined-jiffies"}
 )
 
-#: The longest time that a dedicated pCPU may take to wake up, µs: what
-#: tuned's profiles for realtime hosts and guests allow.
+#: The longest time that a dedicated pCPU may take to wake up, µs: the limit
+#: in tuned's profiles for realtime hosts and guests.
 MAX_WAKEUP_US = 3
 
-#: Devices of swap that a sentence names.
+#: Swap devices that a sentence names.
 _NAMED_SWAPS = 4
 
 
 def reasons(facts: DecisiveFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
     """Yield the Reasons why the host cannot serve realtime guests.
 
-    :param placed_by_nova: pCPUs come from ``cpu_dedicated_set``; otherwise
-        every isolated CPU is taken for one.
+    :param placed_by_nova: whether pCPUs come from ``cpu_dedicated_set`` only;
+        if not, isolated CPUs are taken for pCPUs where it is unset.
     """
     isolated = facts.cpus.isolated
     if isinstance(isolated, Unknown):
@@ -63,7 +63,7 @@ def reasons(facts: DecisiveFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
         yield from _background(facts, dedicated)
         yield from _interrupts(facts, dedicated)
         if placed_by_nova:
-            # Nova chooses among all of them.
+            # Nova may choose any of them.
             yield from occupancy.reasons(facts, dedicated)
     yield from _kernel(facts)
     yield from _memory(facts)
@@ -78,7 +78,7 @@ def advice(facts: DecisiveFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
     if isinstance(facts.cpus.isolated, Unknown) or isinstance(
         dedicated, Unknown
     ):
-        return  # reasons() says so
+        return  # reported by reasons()
     if dedicated:
         yield from _next_interrupts(facts, dedicated)
         yield from _threads(facts, dedicated)
@@ -93,7 +93,7 @@ def advice(facts: DecisiveFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
 def _dedicated(
     facts: DecisiveFacts, placed_by_nova: bool
 ) -> CpuSet | None | Unknown:
-    """Return the pCPUs of guests; Nova places none without a set of its own.
+    """Return the pCPUs of guests; for Nova only its ``cpu_dedicated_set``.
 
     :param placed_by_nova: as with :func:`reasons`.
     """
@@ -103,10 +103,10 @@ def _dedicated(
 
 
 def whole_cores(facts: DecisiveFacts, cpus: CpuSet) -> CpuSet:
-    """Return the CPUs to dedicate in place of some, so that no core is split.
+    """Return the CPUs to dedicate instead, so that no core is split.
 
-    :returns: their cores whole where that leaves the host a CPU; else their
-        cores without the host's own, which may be none.
+    :returns: all CPUs of their cores if that leaves the host a CPU. Otherwise
+        these without the core that the host keeps; may be empty.
     """
     online, siblings = facts.cpus.online, facts.cpus.siblings
     if isinstance(siblings, Unknown) or isinstance(online, Unknown):
@@ -121,10 +121,10 @@ def whole_cores(facts: DecisiveFacts, cpus: CpuSet) -> CpuSet:
 
 
 def to_dedicate(facts: DecisiveFacts) -> CpuSet:
-    """Return the CPUs that a realtime host of these facts dedicates.
+    """Return the CPUs that a realtime host with these facts should dedicate.
 
-    They are those that it dedicates or isolates today, of whole cores; where
-    it does neither, all but the first core. Empty where none can be.
+    These are the CPUs that it dedicates or isolates now, as whole cores; if
+    it does neither, all but the first core. Empty if that is impossible.
     """
     for chosen in (facts.compute.dedicated, facts.cpus.isolated):
         if chosen and not isinstance(chosen, Unknown):
@@ -132,13 +132,13 @@ def to_dedicate(facts: DecisiveFacts) -> CpuSet:
     online = facts.cpus.online
     if isinstance(online, Unknown) or not online:
         return CpuSet()
-    # The first CPU boots the machine and keeps the time: it stays for the
-    # host, and so does its core.
+    # The first CPU boots the machine and keeps the time, so its core stays
+    # with the host.
     return whole_cores(facts, online - core(facts, min(online)))
 
 
 def core(facts: DecisiveFacts, cpu: int) -> CpuSet:
-    """Return a CPU and those that share its core, as far as is known."""
+    """Return a CPU and its known siblings on the same core."""
     siblings = facts.cpus.siblings
     if isinstance(siblings, Unknown):
         return CpuSet((cpu,))
@@ -196,7 +196,7 @@ def _housekeeping(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
     else:
         yield from power.offline(facts.cpus, facts.compute, dedicated, online)
         if online <= dedicated:
-            # Where none is dedicated, the isolated CPUs stand in for them.
+            # Where no CPU is dedicated, the isolated ones are used instead.
             named = facts.compute.dedicated is not None
             yield reason("no_housekeeping" if named else "all_isolated")
     siblings = facts.cpus.siblings
@@ -213,7 +213,7 @@ def _housekeeping(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
 
 
 def _scheduler(cpus: CpuFacts, dedicated: CpuSet) -> Iterator[Reason]:
-    # One that is loaded has all CPUs. The kernel loads none beside
+    # A loaded BPF scheduler has all CPUs. The kernel loads none together with
     # isolcpus=domain (scx_enable in kernel/sched/ext.c).
     if isinstance(cpus.sched_ext, Unknown):
         yield from unread("cpus.sched_ext", cpus.sched_ext)
@@ -243,7 +243,7 @@ def _background(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
     """Yield a Reason for each task that the kernel runs on dedicated pCPUs."""
     online = facts.cpus.online
     if isinstance(online, Unknown) or online <= dedicated:
-        return  # _housekeeping() says so
+        return  # reported by _housekeeping()
     housekeeping = online - dedicated
     for fact, code, cpus in (
         ("cpus.workqueues", "workqueues_on_dedicated", facts.cpus.workqueues),
@@ -267,7 +267,7 @@ def _next_interrupts(
     if isinstance(default, Unknown):
         yield unknown("irqs.default_affinity", default)
     elif isinstance(online, Unknown) or online <= dedicated:
-        return  # _housekeeping() says so
+        return  # reported by _housekeeping()
     elif default & dedicated:
         yield reason(
             "irqs_default_on_dedicated",
@@ -279,7 +279,7 @@ def _next_interrupts(
 def _threads(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
     siblings = facts.cpus.siblings
     if isinstance(siblings, Unknown):
-        return  # reasons() says so
+        return  # reported by reasons()
     if any(len(group) > 1 and group <= dedicated for group in siblings):
         yield reason("smt_on")
 
@@ -290,7 +290,7 @@ def _interrupts(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
         yield unknown("irqs.groups", groups)
         return
     if isinstance(online, Unknown) or online <= dedicated:
-        return  # _housekeeping() says so
+        return  # reported by _housekeeping()
     flags = facts.cpus.isolcpus_flags
     managed_apart = not isinstance(flags, Unknown) and "managed_irq" in flags
     astray = [
@@ -314,15 +314,15 @@ def _interrupts(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
 
 
 def _managed(group: IrqGroup, dedicated: CpuSet) -> bool:
-    # A managed interrupt's affinity is the kernel's own and can't be written
-    # (EIO). With isolcpus=managed_irq one that may only fire on isolated
-    # CPUs is the queue of those CPUs, and silent unless they do I/O
+    # The kernel sets a managed interrupt's affinity, which can't be written
+    # (EIO). With isolcpus=managed_irq, one that may fire on isolated CPUs
+    # only serves those CPUs' queue, and is silent unless they do I/O
     # themselves (Documentation/admin-guide/kernel-parameters.txt).
     if not group.allowed <= dedicated:
         return False
     if isinstance(group.managed, Unknown):
-        # Somebody may have put it there. What is silent disturbs nobody; an
-        # agent of before this fact does not report it.
+        # Somebody may have moved it there, but a silent interrupt disturbs
+        # nobody. An agent older than this fact does not report it.
         return group.managed == NOT_REPORTED or group.fired is False
     return group.managed is True
 
@@ -369,7 +369,7 @@ def _memory(facts: DecisiveFacts) -> Iterator[Reason]:
 
 
 def _swap(memory: MemoryFacts, swap: Sequence[str]) -> Iterator[Reason]:
-    """Yield a Reason for each maker of swap."""
+    """Yield a Reason for swap on disk, and one for swap on zram."""
     others = [each for each in swap if each not in memory.on_zram]
     zram = "zram_on" if memory.zram_generator is True else "zram_unmanaged"
     for code, devices in (("swap_on", others), (zram, memory.on_zram)):

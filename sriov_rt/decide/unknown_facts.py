@@ -20,7 +20,7 @@ def unknown(fact: str, value: Unknown) -> Reason:
 def unread(fact: str, value: Unknown) -> Iterator[Reason]:
     """Yield the Reason, unless the agent is older than the fact.
 
-    Such an agent's host was judged without it.
+    The host of an older agent is judged without the fact, as before.
     """
     if value != NOT_REPORTED:
         yield unknown(fact, value)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Latency certificate of a host, as its file has it."""
+"""Latency certificate of a host, in the form of its file."""
 
 import dataclasses
 import hashlib
@@ -15,7 +15,7 @@ from sriov_rt.parse import cpulist
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.errors import ParseError
 
-#: The latency certificate. The directory is root's, unlike the agent's.
+#: The latency certificate. Unlike the agent's, this directory belongs to root.
 PATH = "var/lib/sriov-rt-verify/latency-certificate.json"
 
 SCHEMA_VERSION = 1
@@ -23,18 +23,18 @@ SCHEMA_VERSION = 1
 #: The longest file, in bytes: 1,024 CPUs take 150 kB.
 MAX_FILE = 1024 * 1024
 
-#: The greatest latency that is one, µs: a minute.
+#: The greatest valid latency, µs: a minute.
 MAX_LATENCY_US = 60_000_000
 
 _DAY_S = 24 * 3600
 
-#: The year 10000, Unix time, which no calendar shows.
+#: Start of the year 10000 as Unix time, from which Python has no date.
 _END_OF_TIME_S = 253_402_300_800
 
-#: The longest time that one counts: a leap year, in seconds.
+#: The longest validity of a certificate, in seconds: a leap year.
 MAX_VALIDITY_S = 366 * _DAY_S
 
-#: Withdrawal of the certificate: in the directory of the agent, which cannot
+#: Withdrawal of the certificate, in the agent's directory: the agent cannot
 #: write to root's.
 WITHDRAWAL_PATH = "var/lib/sriov-rt/latency-withdrawal.json"
 
@@ -47,17 +47,17 @@ RENAMED_PATH = "var/lib/sriov-rt-verify/latency-certificate.withdrawn"
 #: The longest file of it, in bytes.
 MAX_WITHDRAWAL = 64 * 1024
 
-#: The load of an idle host, of which a measurement says nothing.
+#: The load of an idle host, on which a measurement proves nothing.
 _NO_LOAD = "none"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CertifiedTool:
-    """One measurement that a certificate stands on.
+    """One measurement that a certificate is based on.
 
-    :param version: what the tool says of itself.
+    :param version: the tool's version as it reports it.
     :param command: its command line, or the tracer's settings.
-    :param duration_s: how long it measured.
+    :param duration_s: how long it measured, seconds.
     :param max_us: the worst latency of all CPUs.
     """
 
@@ -73,13 +73,13 @@ class CertifiedCpu:
     """Measured latencies of one CPU, by all tools.
 
     :param max_us: the worst latency.
-    :param samples: of the tool that found it.
-    :param once_in_s: a worse one is expected less than once in that time, at
-        95 %.
-    :param estimate_us: of a run as long, by extreme values; None where the
-        conditions of the estimate do not hold.
-    :param estimate_refused: which of them, one clause; empty with an
-        estimate, and in certificates of versions that did not write it down.
+    :param samples: number of samples of the tool that found it.
+    :param once_in_s: seconds in which a worse latency is expected less than
+        once, at 95 %.
+    :param estimate_us: extreme-value estimate for a run of the same length;
+        None where its conditions do not hold.
+    :param estimate_refused: the condition that failed, one clause; empty with
+        an estimate, and in certificates of versions that did not record it.
     """
 
     cpu: int
@@ -98,20 +98,21 @@ class Certificate:
     :param max_latency_us: the worst latency of all CPUs and tools, µs.
     :param kernel: release of the kernel that it was measured on.
     :param issued_at: Unix time in seconds.
-    :param expires_at: likewise; from then on it counts no more.
+    :param expires_at: Unix time in seconds from which it is not valid.
     :param load: the load that it was measured under.
-    :param emulated: the host is a virtual machine itself: the figures say
-        nothing of any hardware.
-    :param conditions: what it hangs on, by name (host.conditions).
-    :param withdrawn: why it counts no more, though it has not expired; empty
-        for one that counts.
-    :param withdrawn_at: since when, Unix time in seconds; 0 for one that
-        counts, and in certificates of versions that did not write it down.
-    :param culprit: of the sample that withdrew it; None where a condition
-        did.
-    :param packages: the host's virtualization when it was issued, each a
-        name and a version; empty in certificates of older versions.
-    :param digest: SHA-256 of all the rest, hexadecimal.
+    :param emulated: whether the host is itself a virtual machine: then the
+        figures say nothing about any hardware.
+    :param conditions: the conditions of its validity, by name
+        (host.conditions).
+    :param withdrawn: why it was withdrawn before it expired; empty while it
+        is valid.
+    :param withdrawn_at: Unix time of the withdrawal, seconds; 0 while it is
+        valid, and in certificates of versions that did not record it.
+    :param culprit: culprit of the sample that withdrew it; None if a changed
+        condition did.
+    :param packages: the host's virtualization packages when it was issued,
+        each a name and a version; empty in certificates of older versions.
+    :param digest: SHA-256 of all other fields, hexadecimal.
     """
 
     host: str
@@ -134,13 +135,13 @@ class Certificate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """That a certificate was withdrawn, as the agent keeps it.
+    """Withdrawal of a certificate, as the agent records it.
 
-    :param digest: of the certificate.
-    :param why: what changed first, a clause.
-    :param at: Unix time in seconds.
-    :param times: how often something changed since.
-    :param is_restored: whether all is as it was measured at present.
+    :param digest: digest of the certificate.
+    :param why: the first change, a clause.
+    :param at: Unix time of the withdrawal, seconds.
+    :param times: how often the conditions have changed.
+    :param is_restored: whether all conditions are currently as measured.
     """
 
     digest: str
@@ -151,14 +152,14 @@ class Withdrawal:
 
 
 def withdrawal_to_bytes(found: Withdrawal) -> bytes:
-    """Return the file of a withdrawal."""
+    """Return the content of a withdrawal's file."""
     return documents.dump(found, SCHEMA_VERSION)
 
 
 def withdrawal_from_text(text: str) -> Withdrawal:
-    """Return the withdrawal of a file.
+    """Return the withdrawal in a file's text.
 
-    :raises SchemaError: if it is none.
+    :raises SchemaError: if the text is not a withdrawal.
     """
     data = text.encode()
     return documents.load(Withdrawal, data, MAX_WITHDRAWAL, SCHEMA_VERSION)
@@ -172,7 +173,7 @@ def as_issued(found: Certificate) -> Certificate:
 
 
 def to_bytes(certificate: Certificate) -> bytes:
-    """Return the file of a certificate, its digest filled in."""
+    """Return the content of a certificate's file, with its digest."""
     found = codec.to_plain(certificate)
     found["schema"] = SCHEMA_VERSION
     found["digest"] = digest_of(found)
@@ -180,9 +181,9 @@ def to_bytes(certificate: Certificate) -> bytes:
 
 
 def from_bytes(data: bytes) -> Certificate:
-    """Return the certificate of a file.
+    """Return the certificate in a file's content.
 
-    :raises SchemaError: if it is not one, or is not as it was written.
+    :raises SchemaError: if it is no certificate, or was edited.
     """
     found = documents.load(Certificate, data, MAX_FILE, SCHEMA_VERSION)
     if found.digest != digest_of(documents.plain(data, MAX_FILE)):
@@ -198,7 +199,7 @@ def from_bytes(data: bytes) -> Certificate:
 
 
 def contradictions(found: Certificate) -> Iterator[str]:
-    """Yield each contradiction in a certificate, a clause each."""
+    """Yield the contradictions in a certificate, a clause each."""
     for part, problem in (
         (found.tools, "no tool has measured anything"),
         (found.cpus, "no CPU was measured"),
@@ -245,7 +246,7 @@ def _cpus(found: Certificate) -> Iterator[str]:
     try:
         isolated, online = map(cpulist.parse_cpu_list, lists)
     except ParseError:
-        return  # one of them could not be read
+        return  # one of the lists could not be read
     left = cpulist.format_cpu_list(
         CpuSet(each for each in isolated & online if each not in measured)
     )
@@ -256,7 +257,7 @@ def _cpus(found: Certificate) -> Iterator[str]:
 def digest_of(plain: Mapping[str, object]) -> str:
     """Return the digest of a certificate's fields: SHA-256, hexadecimal.
 
-    :param plain: as its file has them; a digest among them does not count.
+    :param plain: the fields as in its file; a digest among them is left out.
     """
     signed = {key: each for key, each in plain.items() if key != "digest"}
     text = json.dumps(signed, sort_keys=True, separators=(",", ":"))

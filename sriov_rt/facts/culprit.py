@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Culprit of a latency: what had the CPU while a sample waited for it."""
+"""Culprit of a latency: what used the CPU while a sample waited for it."""
 
 import dataclasses
 
-#: What a culprit may be, to its name in a sentence.
+#: Kinds of culprits, and their names in a sentence.
 KINDS = {
     "thread": "thread",
     "stop_machine": "stop_machine by",
@@ -29,13 +29,14 @@ class Culprit:
     :param kind: a key of :data:`KINDS`.
     :param name: such as ``kworker/2:1:97`` or ``eth0-rx-0:54``; empty where
         there is none.
-    :param cpu: whose sample it is.
-    :param latency_us: of the sample.
-    :param duration_us: how long it had the CPU meanwhile; 0 if that is not
+    :param cpu: the CPU of the sample.
+    :param latency_us: the sample's latency.
+    :param duration_us: how long the culprit used the CPU; 0 if that is not
         known.
-    :param stack: the kernel's functions that the CPU was in, innermost first.
-    :param tool: that found it.
-    :param why: of the kind ``unknown``: why nothing can be named, one clause.
+    :param stack: the kernel functions that the CPU was in, innermost first.
+    :param tool: the tool that found the culprit.
+    :param why: for the kind ``unknown``: why no culprit can be named, one
+        clause.
     """
 
     kind: str
@@ -49,7 +50,7 @@ class Culprit:
 
     @property
     def sentence(self) -> str:
-        """Return it in a clause, for people."""
+        """The culprit as a clause, for people."""
         if self.kind == UNKNOWN:
             return f"nothing can be named: {self.why}"
         who = " ".join(filter(None, (KINDS.get(self.kind), self.name)))
@@ -58,13 +59,13 @@ class Culprit:
 
     @property
     def of_sample(self) -> str:
-        """Return it with its sample."""
+        """The culprit as a clause, with its sample."""
         return f"CPU {self.cpu}, {self.latency_us} µs: {self.sentence}"
 
 
 def unknown(cpu: int, latency_us: int, tool: str, why: str) -> Culprit:
-    """Return that nothing can be named.
+    """Return a culprit that cannot be named.
 
-    :param why: one clause.
+    :param why: why not, one clause.
     """
     return Culprit(UNKNOWN, "", cpu, latency_us, 0, tool, why=why)

@@ -2,9 +2,9 @@
 
 """DecisiveFacts: the facts of a host that decisions read.
 
-Every decision takes them and nothing else, be it the filter's, that of
-``sriov-rt explain`` or of the agent's traits: a decision cannot read what
-schedulers do not keep.
+Every decision takes only these facts, whether for the filter, for
+``sriov-rt explain`` or for the agent's traits, so that no decision can read
+what schedulers do not keep.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from sriov_rt.facts.parts import VirtFacts
 from sriov_rt.facts.parts import for_guests
 from sriov_rt.parse.cpulist import CpuSet
 
-#: A decision names eight interrupts, and says whether there are more.
+#: A decision names eight interrupts; the ninth shows that there are more.
 _NAMED_IRQS = 9
 
 B = TypeVar("B")
@@ -40,11 +40,11 @@ B = TypeVar("B")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DecisiveIrqs:
-    """Where interrupts fire that guests can feel.
+    """Where interrupts fire that can affect guests.
 
-    :param for_guests: those that fire on CPUs for guests. Interrupts that
-        are judged alike are one group, which has the first nine of their
-        numbers: hosts with a queue for each CPU have hundreds.
+    :param for_guests: the interrupts on CPUs for guests. Those with the same
+        verdict form one group with the first nine of their numbers: hosts
+        with a queue for each CPU have hundreds.
     """
 
     default_affinity: CpuSet | Unknown
@@ -62,7 +62,7 @@ class DecisiveNics:
 class DecisiveLabels:
     """NFD-style labels, by full key; see :class:`LabelFacts`.
 
-    :param sources: None while every label source was heard of of late.
+    :param sources: None while no label source is stale.
     """
 
     values: Mapping[str, str] | Unknown
@@ -74,8 +74,8 @@ class DecisiveLabels:
 class DecisiveFacts:
     """Facts of a host that decisions read: a tenth of all bytes.
 
-    A fact is left out of it by standing in a class of HostFacts that this
-    one has a smaller class for, such as KernelFacts and DecisiveKernel.
+    To leave a fact out, put it into a class of HostFacts for which there is a
+    smaller class here, such as KernelFacts and DecisiveKernel.
     """
 
     cpus: CpuFacts
@@ -113,7 +113,7 @@ def decisive(facts: HostFacts) -> DecisiveFacts:
 
 
 def _base(cls: type[B], value: B) -> B:
-    """Return a value without the fields that its subclass has on top."""
+    """Return a value as its base class, without the subclass's fields."""
     schema: Any = cls  # mypy does not check that B is a dataclass
     names = (field.name for field in dataclasses.fields(schema))
     return cls(*(getattr(value, name) for name in names))

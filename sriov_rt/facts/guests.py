@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Guests that run on a host: what was promised, and what the kernel shows."""
+"""Running guests of a host: what was promised, and what the kernel shows."""
 
 import dataclasses
 
@@ -36,7 +36,7 @@ class GuestThread:
         ``vhost``; ``process`` in a container.
     :param thread: its id on the host.
     :param cpus: the CPUs that it may run on (``Cpus_allowed_list``).
-    :param promised_cpus: those that the domain pins it to; None for none.
+    :param promised_cpus: the CPUs that the domain pins it to; None if none.
     :param promised: the schedule that the domain gives it; None if none.
     """
 
@@ -54,9 +54,9 @@ class GuestMemory:
 
     :param locked: whether mlockall(2) is in effect.
     :param huge: ``HugetlbPages``.
-    :param size: the guest's own.
-    :param promised_locked: whether the domain asks for locked memory.
-    :param promised_huge: whether the domain asks for huge pages.
+    :param size: size of the guest's memory.
+    :param promised_locked: whether the domain requests locked memory.
+    :param promised_huge: whether the domain requests huge pages.
     """
 
     locked: bool
@@ -68,12 +68,12 @@ class GuestMemory:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestDevice:
-    """A PCI device of the host that a guest has.
+    """A PCI device of the host that is assigned to a guest.
 
-    :param driver: None if it has none.
+    :param driver: its driver on the host; None if it has none.
     :param irq_cpus: the CPUs that its interrupts fire on.
-    :param attached: False for one that its domain has by its configuration,
-        and that was taken from it while it runs.
+    :param attached: False for a device in the domain's configuration that was
+        removed from the running guest.
     """
 
     address: str
@@ -84,7 +84,7 @@ class GuestDevice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestOnload:
-    """How far Onload is with a guest that requests it.
+    """State of Onload in a guest that requests it.
 
     :param state: ``asked``, ``injected`` or ``accelerated``.
     :param why: one clause on what keeps it from the next state.
@@ -96,17 +96,17 @@ class GuestOnload:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunningGuest:
-    """A guest that runs, as libvirt and the kernel show it.
+    """A running guest, as libvirt and the kernel show it.
 
     :param instance: its UUID.
     :param guest_class: ``sriov_rt:guest`` of its flavor.
-    :param realtime: whether it was promised realtime vCPUs, or pCPUs of its
-        own if it is a container.
-    :param virtio: its virtio devices, by name.
-    :param cpuset: the pCPUs that a container is kept to; None for a machine,
-        and for a container that is kept to none.
-    :param is_plain: whether it runs over the kernel although it requests
-        Onload (``[onload] second_endpoint``).
+    :param realtime: whether it was promised realtime vCPUs, or dedicated
+        pCPUs if it is a container.
+    :param virtio: names of its virtio devices.
+    :param cpuset: the pCPUs that a container is confined to; None for a
+        virtual machine and for an unconfined container.
+    :param is_plain: whether it uses the kernel's network stack although it
+        requests Onload (``[onload] second_endpoint``).
     """
 
     instance: str
@@ -121,7 +121,7 @@ class RunningGuest:
 
     @property
     def realtime_cpus(self) -> CpuSet:
-        """The pCPUs that are its own, for realtime."""
+        """The pCPUs dedicated to it for realtime."""
         if self.cpuset is not None:
             return self.cpuset if self.realtime else CpuSet()
         return CpuSet().union(
@@ -140,9 +140,9 @@ class OtherThread:
     """A thread that ran on a pCPU of realtime guests.
 
     :param cpu: the CPU that it ran on last.
-    :param name: of its process, printable.
-    :param instance: the guest that it works for; empty if for none.
-    :param owner: otherwise its program and unit, as far as these are known.
+    :param name: name of its process, printable.
+    :param instance: the guest that it works for; empty if there is none.
+    :param owner: its program and unit, as far as known, if there is no guest.
     """
 
     thread: int
@@ -154,9 +154,9 @@ class OtherThread:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PodCpus:
-    """Static CPUs of a pod's container, which the kubelet gave it alone.
+    """Static CPUs of a pod's container, which the kubelet dedicated to it.
 
-    :param pod: its UID.
+    :param pod: UID of the pod.
     """
 
     pod: str
@@ -166,10 +166,10 @@ class PodCpus:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KubeletCpus:
-    """CPUs as the kubelet's CPU manager hands them out.
+    """CPUs as assigned by the kubelet's CPU manager.
 
-    :param shared: where every other container may run; None if the kubelet
-        confines none.
+    :param shared: CPUs of all other containers; None if the kubelet confines
+        none.
     """
 
     pods: tuple[PodCpus, ...]
@@ -178,9 +178,9 @@ class KubeletCpus:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Drift:
-    """Drift of a running guest: what it is no longer, and the remedy.
+    """Drift of a running guest from what was promised, and the remedy.
 
-    :param code: of the Reason.
+    :param code: code of the Reason.
     :param subject: the thread's role, the device or the program; may be
         empty.
     :param since: Unix time when it was first seen, seconds.

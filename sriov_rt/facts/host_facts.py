@@ -31,11 +31,11 @@ from sriov_rt.facts.parts import OccupancyFacts
 from sriov_rt.facts.parts import VirtFacts
 
 #: Raised by one when a reader of the old form would misread the new one.
-#: Fields that come on top do not count: readers pass over what is new.
+#: Added fields do not count: readers ignore fields that they don't know.
 SCHEMA_VERSION = 1
 
-#: The longest HostFacts document that is taken in, in bytes. A host with
-#: four PFs of 64 VFs each is about 45 kB, one with eight of 256 about 400.
+#: The longest HostFacts document that is accepted, in bytes. A host with four
+#: PFs of 64 VFs each takes about 45 kB, one with eight of 256 about 400 kB.
 MAX_DOCUMENT = 1024 * 1024
 
 NO_VIFS_REPORTED = VifFacts(NOT_REPORTED, NOT_REPORTED)
@@ -46,12 +46,12 @@ NO_MAINTENANCE_REPORTED = MaintenanceFacts(NOT_REPORTED)
 class HostFacts:
     """All that is known of one host.
 
-    :param host: the name that Nova calls it by (``[DEFAULT] host``).
-    :param node: the hypervisor's name, Placement's provider name.
+    :param host: Nova's name of the host (``[DEFAULT] host``).
+    :param node: the hypervisor's name, and its provider's name in Placement.
     :param observed_at: Unix time of the observation, seconds.
-    :param version: of the sriov-rt that observed it; empty if it is older
-        than this field.
-    :param audit: what the agent found of the guests that run.
+    :param version: version of the sriov-rt that observed it; empty if it is
+        older than this field.
+    :param audit: the agent's last audit of the running guests.
     :param intended: whether the host is meant to serve realtime guests.
     """
 
@@ -80,14 +80,14 @@ class HostFacts:
         return {"schema": SCHEMA_VERSION, **codec.to_plain(self)}
 
     def digest(self) -> str:
-        """Return a name for all but the time: 64 hex digits (SHA-256)."""
+        """Return a digest of all but the time: 64 hex digits (SHA-256)."""
         plain = self.to_plain()
         del plain["observed_at"]
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-#: Name of a part (a field of HostFacts, and its source's) to its class.
+#: Class of each part, by its name: that of its HostFacts field and its source.
 PARTS: Mapping[str, Any] = {
     name: hint
     for name, hint in typing.get_type_hints(HostFacts).items()
@@ -99,7 +99,7 @@ def unknown(part: str, reason: str) -> Any:
     """Return the named part with every fact in it unknown.
 
     :param part: a key of :data:`PARTS`.
-    :param reason: why, one clause for an operator.
+    :param reason: why it is unknown, one clause for an operator.
     """
     cls = PARTS[part]
     return cls(*(Unknown(reason) for _ in dataclasses.fields(cls)))
@@ -110,7 +110,7 @@ def from_plain(plain: Any) -> HostFacts:
 
     Control characters in its text are escaped: it may come from any host.
 
-    :raises SchemaError: for another schema version, or a value out of form.
+    :raises SchemaError: for another schema version or an invalid value.
     """
     if type(plain) is not dict:
         raise codec.SchemaError("", "object expected")
@@ -127,6 +127,6 @@ def from_json(text: str | bytes) -> HostFacts:
     """Build HostFacts from JSON text.
 
     :param text: at most :data:`MAX_DOCUMENT` bytes.
-    :raises SchemaError: for text that is too long, no JSON, or out of form.
+    :raises SchemaError: for text that is too long, not JSON, or invalid.
     """
     return from_plain(documents.plain(text, MAX_DOCUMENT))

@@ -13,8 +13,8 @@ from sriov_rt.facts.parts import NOT_REPORTED
 class Vf:
     """A virtual function of a PF.
 
-    :param owner: who has it, as the kernel has it: the alias of its
-        interface, or the process that holds its VFIO group; None if nobody.
+    :param owner: its owner in the kernel: the alias of its interface, or the
+        process that holds its VFIO group; None if it has no owner.
     """
 
     index: int
@@ -33,8 +33,8 @@ class DecisiveNic:
     :param device: PCI device id, likewise.
     :param numa_node: None where the platform has none (``-1`` in sysfs).
     :param speed_mbps: Mbit/s; unknown without a carrier.
-    :param vf_device: PCI device id of its VFs (``sriov_vf_device``); None
-        where it can have none.
+    :param vf_device: PCI device id of its VFs (``sriov_vf_device``); None if
+        it does not support VFs.
     :param link: ``ethernet``, ``infiniband``, ``wifi``, or ``type N``.
     """
 
@@ -55,9 +55,9 @@ class DecisiveNic:
 
     @property
     def is_ethernet(self) -> bool:
-        """Whether macvlan, MACs and VLANs can be had of it.
+        """Whether it supports macvlan, MACs and VLANs.
 
-        So one does whose link is unknown: an older agent does not report it.
+        True if the link is unknown, since older agents do not report it.
         """
         return isinstance(self.link, Unknown) or self.link == "ethernet"
 
@@ -78,12 +78,12 @@ class NicFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
-    """How far Onload is with an instance of the host.
+    """State of Onload in an instance of the host.
 
     :param instance: its UUID.
     :param state: ``asked``, ``injected`` or ``accelerated``.
-    :param why: one clause on what keeps it from the next state; empty for
-        one that is accelerated.
+    :param why: one clause on what keeps it from the next state; empty if it
+        is accelerated.
     """
 
     instance: str
@@ -95,15 +95,15 @@ class Workload:
 class DecisiveOnload:
     """Onload on the host, as decisions judge it.
 
-    :param modules: those of its kernel modules that are loaded.
-    :param devices: those of its device nodes that are there.
+    :param modules: its loaded kernel modules.
+    :param devices: its existing device nodes.
     :param library: path of ``libonload.so`` below the root; None if absent.
     :param profiles: names of the profiles installed with it.
     :param version: release of the loaded driver; None without one.
-    :param library_fits: whether the library speaks the loaded driver's
-        interface; None where one of them is missing.
-    :param nics: interface of each NIC that it can use, and how: ``native``
-        or ``afxdp``.
+    :param library_fits: whether the library supports the loaded driver's
+        interface; None if one of them is missing.
+    :param nics: interface of each NIC that it can use, to the way it does:
+        ``native`` or ``afxdp``.
     """
 
     modules: tuple[str, ...] | Unknown
@@ -119,7 +119,7 @@ class DecisiveOnload:
 class OnloadFacts(DecisiveOnload):
     """Onload on the host.
 
-    :param workloads: what became of each instance that requested it.
+    :param workloads: its state in each instance that requested it.
     """
 
     workloads: tuple[Workload, ...] | Unknown = NOT_REPORTED
@@ -129,11 +129,11 @@ class OnloadFacts(DecisiveOnload):
 class Endpoint:
     """Accelerated port of the host, whose packets bypass the kernel.
 
-    :param port: its UUID.
-    :param instance: UUID of the one that has it.
+    :param port: UUID of the port.
+    :param instance: UUID of its instance.
     :param network: UUID of its network in Neutron.
-    :param nic: interface of the NIC that it is on: the PF's, where its
-        parent is a VF.
+    :param nic: interface of the NIC that it is on; the PF's if its parent is
+        a VF.
     """
 
     port: str
@@ -144,12 +144,12 @@ class Endpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HeldVf:
-    """VF that another manager than ``sriov-rt vif`` has given somebody.
+    """VF that a manager other than ``sriov-rt vif`` has assigned.
 
     :param vf: its PCI address.
-    :param nic: interface of its PF; empty where that is not known.
-    :param kind: of the holder, such as ``pod``.
-    :param holder: kind and name, a clause.
+    :param nic: interface of its PF; empty if that is not known.
+    :param kind: kind of the holder, such as ``pod``.
+    :param holder: kind and name of the holder, a clause.
     :param state: such as ``in use`` or ``quarantined``.
     :param why: the reason for a quarantine, a clause; else empty.
     """
@@ -164,7 +164,7 @@ class HeldVf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VfCounters:
-    """Frames of a VF, as it receives and transmits them."""
+    """Counters of the frames that a VF receives and transmits."""
 
     receive_packets: int
     receive_bytes: int
@@ -176,13 +176,13 @@ class VfCounters:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CountedVf:
-    """A VF with its counters and its one owner. It is no fact: it changes.
+    """A VF with counters and owner. Since they change, it is no fact.
 
-    :param port: its UUID; empty where the VF has none, or several.
-    :param instance: who has it; likewise.
-    :param passed: whether it has a driver that gives it to a guest whole.
-    :param differing: attributes that are not as its record has them; None
-        where it has none.
+    :param port: UUID of its port; empty if the VF has none or several.
+    :param instance: its instance; empty likewise.
+    :param passed: whether its driver passes the whole VF to a guest.
+    :param differing: attributes that differ from its record; None if it has
+        no record.
     """
 
     pf: str
@@ -197,12 +197,12 @@ class CountedVf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QuarantinedPort:
-    """Port whose interface was not seen to come back: its VF is kept apart.
+    """Port whose interface has not come back, so that its VF is quarantined.
 
-    :param port: its UUID.
-    :param instance: its owner; empty where a damaged record does not have it.
-    :param nic: as of an :class:`Endpoint`; empty where that is not known.
-    :param vf: PCI address of the VF that it is or sits on; None if there is
+    :param port: UUID of the port.
+    :param instance: its owner; empty if a damaged record lacks it.
+    :param nic: see :class:`Endpoint`; empty if that is not known.
+    :param vf: PCI address of the VF that it is or is on; None if there is
         none, or that is not known.
     :param why: the reason, a clause.
     """
@@ -216,12 +216,13 @@ class QuarantinedPort:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostPort:
-    """Port whose interface went with its VF or NIC.
+    """Port whose interface disappeared with its VF or NIC.
 
-    :param port: its UUID.
+    :param port: UUID of the port.
     :param instance: its owner.
-    :param interface: the name that it had.
-    :param of_guest: whether a guest's process has it open, and takes no other.
+    :param interface: the former name of its interface.
+    :param of_guest: whether a guest's process has it open and can't take
+        another one.
     """
 
     port: str
@@ -234,15 +235,15 @@ class LostPort:
 class VifFacts:
     """Parents for the host's ports, and the accelerated ports.
 
-    :param pools: physical network to the interfaces of the NICs that its
-        parents (``[vif] parents``) are on, each the PF's where parents are
-        its VFs; sorted.
+    :param pools: physical network to the sorted NIC interfaces that its
+        parents (``[vif] parents``) are on: the PF's if parents are its VFs.
     :param endpoints: sorted.
-    :param quarantined: by their ports; sorted.
-    :param holders: VFs of pods, VMIs, domains and Neutron's agent, by address.
-    :param missing: physical network to those of its parents that are not on
-        the host, as they are configured.
-    :param lost: by their ports; sorted.
+    :param quarantined: sorted by port.
+    :param holders: VFs of pods, VMIs, domains and Neutron's agent, sorted by
+        address.
+    :param missing: physical network to its configured parents that the host
+        lacks.
+    :param lost: sorted by port.
     """
 
     pools: Mapping[str, tuple[str, ...]] | Unknown

@@ -3,7 +3,7 @@
 """Parts of HostFacts, each read by one source.
 
 The sources are those of ``sriov_rt.fact_sources``. A fact that could not be
-read is :class:`~sriov_rt.codec.Unknown` with the reason; it is never guessed.
+read is an :class:`~sriov_rt.codec.Unknown` with the reason, never a guess.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts.culprit import Culprit
 from sriov_rt.parse.cpulist import CpuSet
 
-#: A fact that came on top, in a document of an agent that knows none such.
+#: Value of a fact that the document of an older agent lacks.
 NOT_REPORTED = Unknown("not reported by an older agent")
 
 
@@ -38,7 +38,7 @@ class IdleState:
     """The deepest idle state that some CPUs may enter.
 
     :param name: such as ``C6``.
-    :param latency_us: how long it takes to leave it, µs.
+    :param latency_us: time to leave it, µs.
     """
 
     name: str
@@ -48,7 +48,7 @@ class IdleState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CgroupPartition:
-    """A cgroup that has its CPUs for itself (``cpuset.cpus.partition``).
+    """A cgroup with exclusive CPUs (``cpuset.cpus.partition``).
 
     :param path: such as ``/sys/fs/cgroup/rt.slice``.
     """
@@ -61,14 +61,13 @@ class CgroupPartition:
 class GuestCgroup:
     """The cgroup that libvirt runs guests in.
 
-    :param path: such as ``/sys/fs/cgroup/machine.slice``; its parent as long
-        as no guest has run.
-    :param cpus: the CPUs that its guests may have; CPUs that are offline are
-        among them if they will be its guests' once they are online.
+    :param path: such as ``/sys/fs/cgroup/machine.slice``; its parent until
+        the first guest has run.
+    :param cpus: the CPUs that its guests may use, including offline CPUs that
+        they may use once these are online.
     :param partition: ``member``, ``root``, ``isolated``, or one of these with
-        ``invalid`` and the kernel's reason; None where it can be none.
-    :param others: partitions that other programs have, whose CPUs no guest
-        can get.
+        ``invalid`` and the kernel's reason; None if it can't be a partition.
+    :param others: partitions of other programs, whose CPUs no guest can get.
     """
 
     path: str
@@ -81,26 +80,27 @@ class GuestCgroup:
 class CpuFacts:
     """CPUs, and their isolation by the kernel.
 
-    :param isolated: what is in force, not the request: ``cpu/isolated`` and,
-        where libvirt's guests run in an isolated partition, its CPUs.
+    :param isolated: the CPUs that are isolated, requested or not:
+        ``cpu/isolated``, and the CPUs of an isolated partition that libvirt's
+        guests run in.
     :param nohz_full: the CPUs whose tick stops (``cpu/nohz_full``).
     :param rcu_nocbs: the CPUs whose RCU callbacks run elsewhere; a kernel
         adds its nohz_full CPUs to them by itself (kernel/rcu/tree_nocb.h).
     :param isolcpus_flags: the flags of ``isolcpus=``, sorted.
     :param siblings: the groups of online hyper-threads that share a core.
     :param numa: the nodes and their online CPUs.
-    :param governors: none where the kernel does not scale frequencies.
-    :param idle_states: the deepest that the isolated CPUs may enter (all
-        CPUs where none is isolated), with what bounds it taken into account;
-        none where the kernel has no idle driver.
-    :param workqueues: the CPUs that work of no particular CPU runs on
+    :param governors: empty if the kernel does not scale frequencies.
+    :param idle_states: the deepest states that the isolated CPUs may enter
+        (all CPUs if none is isolated), within all limits; empty if the kernel
+        has no idle driver.
+    :param workqueues: the CPUs of unbound workqueues
         (``/sys/devices/virtual/workqueue/cpumask``).
     :param offline: the CPUs that are offline and can be brought online.
-    :param smt: ``cpu/smt/control``: while CPUs are offline, the kernel does
-        not say which cores they are on.
-    :param guest_cgroup: None where no cgroup limits the CPUs of guests.
+    :param smt: ``cpu/smt/control``; the kernel does not report the cores of
+        offline CPUs.
+    :param guest_cgroup: None if no cgroup limits the CPUs of guests.
     :param sched_ext: state of the BPF scheduler
-        (``/sys/kernel/sched_ext/state``), such as ``enabled``; None where the
+        (``/sys/kernel/sched_ext/state``), such as ``enabled``; None if the
         kernel has none.
     """
 
@@ -125,11 +125,10 @@ class DecisiveKernel:
     """The running kernel, as decisions judge it.
 
     :param rt_runtime_us: ``kernel.sched_rt_runtime_us``, µs in each
-        ``rt_period_us``; -1 is no throttling.
-    :param modules: for each kernel module that sriov-rt uses: ``builtin``,
-        ``loaded``, ``available`` or ``absent``.
-    :param clock_source: what the kernel reads the time from, such as
-        ``tsc``.
+        ``rt_period_us``; -1 means no throttling.
+    :param modules: state of each kernel module that sriov-rt uses:
+        ``builtin``, ``loaded``, ``available`` or ``absent``.
+    :param clock_source: the kernel's clock source, such as ``tsc``.
     :param watchdog: the CPUs that the soft lockup detector runs on.
     :param distribution: ID of os-release, such as ``debian``.
     """
@@ -150,7 +149,7 @@ class DecisiveKernel:
 class KernelFacts(DecisiveKernel):
     """The running kernel.
 
-    :param command_line: as it was booted with.
+    :param command_line: the command line that it was booted with.
     """
 
     command_line: str | Unknown = NOT_REPORTED
@@ -158,7 +157,7 @@ class KernelFacts(DecisiveKernel):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HugePages:
-    """The pool of one page size on one NUMA node: pages in all."""
+    """The pool of one page size on one NUMA node, as a total of pages."""
 
     node: int
     size_kib: int
@@ -184,7 +183,7 @@ class MemoryFacts:
 
     @property
     def on_zram(self) -> tuple[str, ...]:
-        """The devices of :attr:`swap` that are on compressed memory."""
+        """The devices of :attr:`swap` in compressed memory."""
         if isinstance(self.swap, Unknown):
             return ()
         return tuple(each for each in self.swap if "/zram" in each)
@@ -195,13 +194,13 @@ class IrqGroup:
     """Interrupts with the same affinity.
 
     :param allowed: the CPUs that they may fire on (``smp_affinity_list``).
-    :param effective: the CPUs that they do fire on.
+    :param effective: the CPUs that they actually fire on.
     :param irqs: their numbers in ``/proc/irq``.
-    :param managed: whether the kernel alone sets their affinity; unknown
-        where it does not show that. None for those that fire on no isolated
-        CPU, for which it is not read.
-    :param fired: whether one of them fired between two observations; None
-        where that is not known.
+    :param managed: whether only the kernel sets their affinity; unknown if
+        the kernel does not show it. None if they fire on no isolated CPU:
+        then it is not read.
+    :param fired: whether one of them fired between two observations; None if
+        that is not known.
     """
 
     allowed: CpuSet
@@ -221,21 +220,21 @@ class IrqFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Occupant:
-    """A program, or work of the kernel, on CPUs for guests, which is no guest.
+    """A program or kernel task, other than a guest, on CPUs for guests.
 
     :param kind: ``thread``, ``kernel_thread``, ``interrupt`` or ``mask`` (of
         Open vSwitch's PMD threads).
     :param state: ``pinned`` (it can run nowhere else), ``runs`` (it was seen
         there) or ``may``.
-    :param name: of the first of its threads, printable; of an interrupt its
-        number and name.
+    :param name: printable name of its first thread; an interrupt's number and
+        name.
     :param cpus: the CPUs for guests that it is on, or may be on.
     :param process: the name of the program; empty for the kernel's.
     :param unit: the systemd unit or container; empty for none.
-    :param thread: id of the first thread; 0 for what is none.
-    :param threads: how many there are.
-    :param share: of one CPU that the busiest took, percent; None where that
-        is not known.
+    :param thread: id of the first thread; 0 if there is none.
+    :param threads: number of threads.
+    :param share: percentage of one CPU that the busiest thread used; None if
+        that is not known.
     :param since: Unix time when it was first seen, seconds.
     """
 
@@ -253,11 +252,11 @@ class Occupant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OccupancyFacts:
-    """Occupants of the CPUs for guests, beside the guests.
+    """Occupants of the CPUs for guests, besides the guests.
 
-    :param occupants: what is pinned there first, then what runs there.
-    :param unread: threads that could not be inspected.
-    :param more: occupants that are not among them.
+    :param occupants: pinned ones first, then those that run there.
+    :param unread: number of threads that could not be inspected.
+    :param more: number of occupants that are not listed.
     """
 
     occupants: tuple[Occupant, ...] | Unknown
@@ -265,7 +264,7 @@ class OccupancyFacts:
     more: int | Unknown = 0
 
 
-#: Of facts that were observed without it.
+#: Occupancy in facts that were observed without it.
 NO_OCCUPANCY_REPORTED = OccupancyFacts(NOT_REPORTED)
 
 
@@ -273,10 +272,10 @@ NO_OCCUPANCY_REPORTED = OccupancyFacts(NOT_REPORTED)
 class VirtFacts:
     """Virtualisation support of the host.
 
-    :param kvm: whether ``/dev/kvm`` is there.
-    :param parameters: kvm module parameters that matter to latency, such as
-        ``kvm.halt_poll_ns``.
-    :param iommu_groups: how many there are; 0 without an IOMMU in use.
+    :param kvm: whether ``/dev/kvm`` exists.
+    :param parameters: parameters of the kvm modules that affect latency, such
+        as ``kvm.halt_poll_ns``.
+    :param iommu_groups: number of groups; 0 if no IOMMU is in use.
     """
 
     kvm: bool | Unknown
@@ -286,12 +285,12 @@ class VirtFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PowerManagement:
-    """How Nova saves the power of dedicated pCPUs that no guest has.
+    """Nova's power management of unused dedicated pCPUs.
 
     :param strategy: ``[libvirt] cpu_power_management_strategy``:
         ``cpu_state`` takes them offline, ``governor`` changes their governor.
-    :param governor_low: ``cpu_power_governor_low``, of pCPUs without a guest.
-    :param governor_high: ``cpu_power_governor_high``, of a guest's pCPUs.
+    :param governor_low: ``cpu_power_governor_low``, for unused pCPUs.
+    :param governor_high: ``cpu_power_governor_high``, for a guest's pCPUs.
     """
 
     strategy: str
@@ -303,12 +302,11 @@ class PowerManagement:
 class ComputeFacts:
     """Nova's configuration on the host (``[compute]`` and ``[libvirt]``).
 
-    :param dedicated: ``cpu_dedicated_set``; None where it is not set.
+    :param dedicated: ``cpu_dedicated_set``; None if it is not set.
     :param shared: ``cpu_shared_set``, likewise.
-    :param power_management: None where Nova does none
-        (``cpu_power_management``).
-    :param driver: the version of sriov-rt's compute driver in the
-        nova-compute that runs; None where none runs with it.
+    :param power_management: None if it is off (``cpu_power_management``).
+    :param driver: version of sriov-rt's compute driver in the running
+        nova-compute; None if none runs with it.
     """
 
     dedicated: CpuSet | None | Unknown
@@ -320,7 +318,7 @@ class ComputeFacts:
 def for_guests(cpus: CpuFacts, compute: ComputeFacts) -> CpuSet | Unknown:
     """Return the CPUs for guests: Nova's dedicated pCPUs.
 
-    They are all isolated CPUs where Nova has no set of its own.
+    If ``cpu_dedicated_set`` is not set, they are all isolated CPUs.
     """
     if compute.dedicated is None:
         return cpus.isolated
@@ -331,15 +329,15 @@ def for_guests(cpus: CpuFacts, compute: ComputeFacts) -> CpuSet | Unknown:
 class LatencyCertificate:
     """Latency certificate of the host, and its state.
 
-    :param max_latency_us: the worst latency that was seen, µs.
+    :param max_latency_us: the worst measured latency, µs.
     :param kernel: release of the kernel that it was measured on.
-    :param expires_at: Unix time in seconds from which it counts no more.
-    :param withdrawn: why it counts no more, though it has not expired, one
-        clause; empty for one that counts.
-    :param emulated: the host is a virtual machine itself: the latency says
-        nothing of any hardware.
-    :param cpus: that were measured; None in facts of an older agent.
-    :param culprit: of the sample that withdrew it; None where none did.
+    :param expires_at: Unix time in seconds from which it is not valid.
+    :param withdrawn: why it was withdrawn before it expired, one clause;
+        empty while it is valid.
+    :param emulated: whether the host is itself a virtual machine: then the
+        latency says nothing about any hardware.
+    :param cpus: the measured CPUs; None in facts of an older agent.
+    :param culprit: culprit of the sample that withdrew it; None if none did.
     :param issued_at: Unix time in seconds; None in facts of an older agent.
     """
 
@@ -355,20 +353,20 @@ class LatencyCertificate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LatencyFacts:
-    """The host's latency certificate, None where it holds none."""
+    """The host's latency certificate; None if it has none."""
 
     certificate: LatencyCertificate | None | Unknown
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostHold:
-    """A hold: while it stands, the host takes no realtime guest.
+    """A hold: until it ends, the host takes no realtime guest.
 
-    :param who: who has put the host on hold.
-    :param why: a clause.
+    :param who: who put the host on hold.
+    :param why: the reason, a clause.
     :param since: Unix time, seconds.
-    :param until: Unix time in seconds at which it ends by itself; None for
-        one that lasts until it is released.
+    :param until: Unix time in seconds at which it ends by itself; None if it
+        lasts until it is released.
     """
 
     who: str
@@ -391,9 +389,9 @@ class DecisiveMaintenance:
 class MaintenanceFacts(DecisiveMaintenance):
     """Maintenance of the host, and what it changes.
 
-    :param microcode: its revision; None where the kernel shows none.
+    :param microcode: its revision; None if the kernel shows none.
     :param tuned_profile: the active profiles of tuned; None without tuned.
-    :param boot_owed: what the next boot changes, a clause; empty for nothing.
+    :param boot_owed: what the next boot will change, a clause; may be empty.
     """
 
     microcode: str | None | Unknown = NOT_REPORTED
@@ -407,9 +405,9 @@ class LabelFacts:
 
     :param values: label key to value.
     :param sources: label key to the name of the source that set it. A key
-        that has no value is one that its source knows to be absent.
-    :param stale: the label sources that were not heard of for longer than
-        the agent's limit (``[labels] stale_after``), sorted.
+        without a value is one that its source knows to be absent.
+    :param stale: sorted label sources without an answer for longer than the
+        agent's limit (``[labels] stale_after``).
     """
 
     values: Mapping[str, str] | Unknown

@@ -2,7 +2,7 @@
 
 """Labels of a host from Node Feature Discovery, and back into it.
 
-The kernel's labels are in :mod:`sriov_rt.host.labels`; here they are merged
-with what label sources say (stevedore ``sriov_rt.label_sources``), of which
-each may be down for a while.
+The kernel's labels are in :mod:`sriov_rt.host.labels`. Here they are merged
+with those of the label sources (stevedore ``sriov_rt.label_sources``), each of
+which may be down for a while.
 """

@@ -18,9 +18,9 @@ LOG = logging.getLogger(__name__)
 
 
 class FeatureFile:
-    """Keep the file in step with the facts, and younger than its expiry.
+    """Keep the file up to date, and renew it before it expires.
 
-    :param expiry_s: seconds for which NFD believes it.
+    :param expiry_s: seconds until the file expires for NFD.
     :param wall: Unix time, seconds.
     """
 
@@ -38,10 +38,10 @@ class FeatureFile:
         self._problem = ""
 
     def update(self, facts: HostFacts) -> None:
-        """Write the file if it says something else, or expires soon."""
+        """Write the file if its content changes, or it expires soon."""
         now = self._wall()
         named = own.of(facts, now)
-        # Soon: half of its time is over, or the clock was set back.
+        # Soon: half of its lifetime is over, or the clock was set back.
         fresh = self._expiry_s / 2 <= self._expires_at - now <= self._expiry_s
         if named == self._written and fresh:
             return
@@ -57,7 +57,7 @@ class FeatureFile:
         self._problem = ""
 
     def remove(self) -> None:
-        """Remove the file: who stops no longer vouches for anything."""
+        """Remove the file, since a stopped agent can't confirm its labels."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:

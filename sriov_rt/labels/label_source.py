@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Label sources: what one is, and those that are installed."""
+"""Label sources: their interface, and the installed ones."""
 
 import dataclasses
 import math
@@ -19,8 +19,8 @@ from sriov_rt import exceptions
 class Answer:
     """Current labels of a source.
 
-    :param labels: full key to value; None if it never knew any.
-    :param confirmed: monotonic time, in seconds, at which they last held;
+    :param labels: full key to value; None if it never had any.
+    :param confirmed: monotonic time of their last confirmation, seconds;
         minus infinity for never.
     :param problem: why they cannot be confirmed now, a clause that names
         the remedy; None if they can.
@@ -35,16 +35,16 @@ class LabelSource(Protocol):
     """Where labels come from."""
 
     def start(self, known: Mapping[str, str]) -> None:
-        """Start to follow the labels; must not wait for anyone.
+        """Start to follow the labels; must not block.
 
-        :param known: those that are known from before a restart.
+        :param known: the labels known from before a restart.
         """
 
     def stop(self) -> None:
-        """Cease to."""
+        """Stop following the labels."""
 
     def read(self) -> Answer:
-        """Return what is known now; must not wait, nor raise."""
+        """Return the current answer; must not block or raise."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,9 +52,10 @@ class Wiring:
     """Configuration and callbacks for a source, from the agent that runs it.
 
     :param conf: the configuration; a source registers its own options.
-    :param changed: to be called when :meth:`LabelSource.read` has news.
-    :param crashed: to be called when a thread of the source met an error
-        that it should not have: the agent then ends, to be started again.
+    :param changed: the source calls it when :meth:`LabelSource.read` has
+        changed.
+    :param crashed: the source calls it when one of its threads meets an
+        unexpected error; the agent then exits, and is started again.
     """
 
     conf: cfg.ConfigOpts
@@ -64,14 +65,14 @@ class Wiring:
 
 NAMESPACE = "sriov_rt.label_sources"
 
-#: The kernel is no source that can be named, moved or left out.
+#: Name of the kernel, which is not a configurable source.
 KERNEL = "kernel"
 
 
 class LabelSourceMissing(exceptions.SriovRtError):
-    """``[labels] sources`` names what cannot be had.
+    """``[labels] sources`` names an unavailable source.
 
-    :param name: of the source.
+    :param name: name of the source.
     :param why: a clause.
     """
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Last known labels of each source, and how long they count."""
+"""Last known labels of each source, and how long they are used."""
 
 import dataclasses
 import logging
@@ -25,13 +25,13 @@ LOG = logging.getLogger(__name__)
 #: The most labels of one source. A Node of a large cluster has 200.
 MAX_LABELS = 4096
 
-#: Writes of the labels' ages to disk within the time limit.
+#: How often the labels' ages are written to disk within the stale limit.
 SAVES_A_LIMIT = 4
 
 
 @dataclasses.dataclass(slots=True)
 class _Known:
-    """The last answer of a source that had labels, and what is wrong now."""
+    """The last answer with labels of a source, and its present problem."""
 
     labels: Mapping[str, str]
     confirmed: float
@@ -43,13 +43,13 @@ class _Known:
 class LastKnown:
     """Merge the kernel's labels with those of the sources.
 
-    To be used by one thread at a time, but for :meth:`write`.
+    Only one thread at a time may use it, except for :meth:`write`.
 
-    :param sources: name to source, those that count first first.
-    :param stale_after_s: seconds for which an answer counts.
+    :param sources: name to source, in order of precedence.
+    :param stale_after_s: seconds after which an answer is stale.
     :param ignored: a pattern of keys to leave out; None for none.
-    :param path: of the store; None to keep nothing.
-    :param origin: of the labels that are kept.
+    :param path: path of the store; None to store nothing.
+    :param origin: origin of the stored labels.
     :param monotonic: the clock of answers, seconds.
     :param wall: Unix time, seconds.
     """
@@ -79,7 +79,7 @@ class LastKnown:
         self._save_problem = ""
 
     def recall(self) -> None:
-        """Take up what was known before a restart."""
+        """Load the labels known before a restart."""
         record = None if self._path is None else store.load(self._path)
         if record is None or record.origin.host != self._origin.host:
             return
@@ -100,9 +100,9 @@ class LastKnown:
             source.stop()
 
     def apply(self, kernel: LabelFacts) -> LabelFacts:
-        """Return the labels that count now.
+        """Return the merged labels.
 
-        :param kernel: those that follow from the kernel.
+        :param kernel: the labels from the kernel.
         """
         now = self._monotonic()
         changed = [
@@ -123,7 +123,7 @@ class LastKnown:
         return None
 
     def record(self) -> store.Record | None:
-        """Return what to write; None where nothing is to be kept."""
+        """Return the record to write; None if nothing is stored."""
         now = self._monotonic()
         self._saved_at = now
         self._unsaved = False
@@ -144,7 +144,7 @@ class LastKnown:
         )
 
     def write(self, record: store.Record | None) -> None:
-        """Write a record down; by one thread at a time, beside the others."""
+        """Write a record; one thread at a time, even during other methods."""
         if self._path is None or record is None:
             return
         try:
@@ -171,7 +171,7 @@ class LastKnown:
         ]
 
     def _take(self, name: str, answer: Answer) -> bool:
-        """Note an answer; return whether it says something new."""
+        """Record an answer; return whether it differs from the last one."""
         known = self._known[name]
         problem = answer.problem
         changed = False
@@ -214,7 +214,7 @@ class LastKnown:
         known.stale = stale
 
     def _note(self, found: tuple[merge.Contradiction, ...]) -> bool:
-        """Count and log what is said against the kernel, when it is new."""
+        """Count and log new contradictions; return whether there are any."""
         new = frozenset(found) - self._contradictions
         self._contradictions = frozenset(found)
         for each in sorted(new, key=lambda each: each.label):

@@ -11,12 +11,13 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts import LabelFacts
 from sriov_rt.parse import features
 
-#: Labels below it are what the agent itself wrote for NFD. What comes back
-#: of them is an echo, older than the facts that they were made of.
+#: Prefix of the labels that the agent itself wrote for NFD. If they come back
+#: from a source, they are older than the facts that they were made from.
 OWN_PREFIX = f"{features.PREFIX}/sriov-rt."
 
-#: To NFD it says that the kernel could make CPUs nohz_full, to the kernel
-#: that some are: the two differ on most hosts, and neither is wrong.
+#: In NFD this label means that the kernel supports nohz_full, in our kernel
+#: labels that some CPUs are nohz_full. They differ on most hosts, and neither
+#: is wrong.
 _OTHER_MEANING = frozenset({f"{features.PREFIX}/kernel-config.NO_HZ_FULL"})
 
 
@@ -25,7 +26,7 @@ class Reading:
     """Last labels of a source.
 
     :param labels: full key to value.
-    :param stale: whether that is longer ago than the limit.
+    :param stale: whether they are older than the limit.
     """
 
     source: str
@@ -37,8 +38,7 @@ class Reading:
 class Contradiction:
     """A label on which a source and the kernel differ.
 
-    :param kernel: the value by the kernel; None if it knows of no such
-        label.
+    :param kernel: the kernel's value; None if the label is absent there.
     """
 
     label: str
@@ -49,21 +49,21 @@ class Contradiction:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Merged:
-    """The labels that count, and what was said against the kernel."""
+    """The merged labels, and the contradictions to the kernel."""
 
     labels: LabelFacts
     contradictions: tuple[Contradiction, ...]
 
 
 def merge(kernel: LabelFacts, readings: Iterable[Reading]) -> Merged:
-    """Return the labels of all sources as one.
+    """Return the merged labels of all sources.
 
-    Of several values of one label the kernel's counts, then that of the
-    first source that has one and is not stale, then that of the first stale
-    one.
+    For each label the kernel's value takes precedence, then that of the first
+    source that is not stale and has the label, then that of the first stale
+    source.
 
-    :param kernel: the kernel's own.
-    :param readings: of each source one, those that count first first.
+    :param kernel: the kernel's own labels.
+    :param readings: one for each source, in order of precedence.
     """
     if isinstance(kernel.values, Unknown):
         return Merged(kernel, ())
@@ -96,7 +96,7 @@ def _against(
     kernel: Mapping[str, str], key: str, value: str, reading: Reading
 ) -> list[Contradiction]:
     actual = kernel.get(key)
-    # What a source that is down said last may have been true then.
+    # The last answer of a source that is down may have been true then.
     if value == actual or reading.stale or key in _OTHER_MEANING:
         return []
     return [Contradiction(key, value, reading.source, actual)]

@@ -21,22 +21,22 @@ from sriov_rt.reason import first_of
 #: The most files that are read; NFD sets no limit.
 MAX_FILES = 256
 
-#: What NFD passes over (getFeaturesFromFiles in source/local/local.go): a FIFO
-#: or a device (EINVAL here), and a link that leads nowhere.
+#: Errors of files that NFD ignores (getFeaturesFromFiles in
+#: source/local/local.go): a FIFO or a device (EINVAL here), a dangling link.
 _ODD = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
-#: Files that a problem names.
+#: The most files that a problem names.
 _NAMED = 3
 
 
 class NfdLocal:
     """Read the feature files at each observation.
 
-    As in NFD, of several files the one whose name comes last counts, hidden
-    ones and directories are passed over, and a directory that is not there
-    holds none. An odd file costs its own labels alone. While a file cannot be
-    read the last labels of all are kept, and none is confirmed.
+    As in NFD, the file with the last name takes precedence, hidden files and
+    directories are ignored, and a missing directory has no files. An odd file
+    loses only its own labels. While a file cannot be read, the last labels of
+    all files are kept, and none is confirmed.
 
-    :param directory: of the files, below the root.
+    :param directory: directory of the files, below the root.
     :param monotonic: the clock of answers, seconds.
     :param wall: Unix time, seconds.
     """
@@ -56,7 +56,7 @@ class NfdLocal:
         self._confirmed = Answer(None).confirmed
 
     def start(self, known: Mapping[str, str]) -> None:
-        """Do nothing: there is nothing to start."""
+        """Do nothing, since there is nothing to start."""
 
     def stop(self) -> None:
         """Do nothing."""
@@ -69,7 +69,7 @@ class NfdLocal:
             problem = f"{found.reason}; check that sriov-rt-agent can read it"
             return Answer(self._last, self._confirmed, problem)
         if found != self._last:
-            # The same object while nothing changes: a reader sees that by it.
+            # The same object while nothing changes, which readers rely on.
             self._last = found
         self._confirmed = self._monotonic()
         ignored = None
@@ -79,9 +79,9 @@ class NfdLocal:
         return Answer(self._last, self._confirmed, ignored)
 
     def _labels(self, problems: list[str]) -> dict[str, str] | Unknown:
-        """Return the labels of all files but those that are odd.
+        """Return the labels of all files except odd ones.
 
-        :param problems: gets a clause for each of these.
+        :param problems: a clause for each odd file is added here.
         """
         if self._root.exists(self._directory) is False:
             return {}
@@ -114,14 +114,14 @@ class NfdLocal:
     def _file(self, path: str) -> Mapping[str, str]:
         """Return the labels of a file.
 
-        :raises OSError: if it cannot be read, or is none.
+        :raises OSError: if it cannot be read, or is not a regular file.
         :raises ParseError: if it is too long.
         """
         try:
             data = read_file(self._root.locate(path), features.MAX_FILE + 1)
         except (*ABSENT, IsADirectoryError):
-            return {}  # it went since the directory was listed
-        # NFD takes bytes: a line that is no UTF-8 makes no label by itself.
+            return {}  # it was deleted after the directory was listed
+        # NFD reads bytes: a line that is not UTF-8 only loses its own label.
         text = data.decode(errors="replace")
         return features.parse_features(text, self._wall()).labels
 

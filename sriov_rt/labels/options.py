@@ -9,7 +9,7 @@ from sriov_rt.labels import store
 
 GROUP = "labels"
 
-#: Where NFD's local source reads (featureFilesDir of its source/local).
+#: Directory that NFD's local source reads (featureFilesDir in source/local).
 FEATURES_DIR = "/etc/kubernetes/node-feature-discovery/features.d"
 
 #: The name of the file that the agent writes there.

@@ -23,7 +23,7 @@ _NAME = OWN_PREFIX.removeprefix(f"{features.PREFIX}/")
 def of(facts: HostFacts, now: float) -> Mapping[str, str]:
     """Return name and value of each feature, sorted by name.
 
-    What is not so, or not known, has no feature.
+    A property that is false or unknown has no feature.
 
     :param now: Unix time in seconds; latency certificates expire.
     """
@@ -54,8 +54,8 @@ def of(facts: HostFacts, now: float) -> Mapping[str, str]:
 def text(named: Mapping[str, str], expires_at: float) -> str:
     """Return a feature file.
 
-    :param named: what :func:`of` gave.
-    :param expires_at: Unix time, in seconds, until which NFD believes it.
+    :param named: the features returned by :func:`of`.
+    :param expires_at: Unix time in seconds at which it expires for NFD.
     """
     until = datetime.datetime.fromtimestamp(int(expires_at), datetime.UTC)
     lines = [
@@ -79,7 +79,7 @@ def _onload(facts: HostFacts) -> bool:
 
 
 def _certificate(facts: HostFacts, now: float) -> LatencyCertificate | None:
-    """Return the latency certificate, if it counts."""
+    """Return the latency certificate, if it is valid."""
     certificate = facts.latency.certificate
     if certificate is None or isinstance(certificate, Unknown):
         return None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Labels as a host's agent stored them, for who reads them on that host."""
+"""Labels stored by a host's agent, for other programs on that host."""
 
 import dataclasses
 import logging
@@ -23,14 +23,14 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recorded:
-    """A host's facts with its labels, and what is to be said of them.
+    """A host's facts with its labels, and remarks about the labels.
 
-    :param facts: with the labels of all sources.
-    :param reasons: labels that the kernel contradicts.
-    :param ages_s: source to the seconds since its labels last held;
-        infinite where that is not known.
-    :param known: whether the agent has stored anything of this host. If not,
-        the labels are the kernel's alone, and the host may have others.
+    :param facts: facts with the labels of all sources.
+    :param reasons: Reasons for the labels that the kernel contradicts.
+    :param ages_s: source to the seconds since its labels were confirmed;
+        infinite if that is not known.
+    :param known: whether the agent has stored labels of this host. If not,
+        only the kernel's are present, and the host may have others.
     """
 
     facts: HostFacts
@@ -42,10 +42,10 @@ class Recorded:
 def complete(
     facts: HostFacts, root: Root, wall: Callable[[], float] = time.time
 ) -> Recorded:
-    """Add to facts what the agent knew of labels.
+    """Add the labels that the agent stored to facts.
 
-    :param facts: as observed below the root.
-    :param root: of the host; :data:`store.PATH` is read below it.
+    :param facts: facts observed below the root.
+    :param root: the host's root, below which :data:`store.PATH` is read.
     :param wall: Unix time, seconds.
     """
     record = _load(root)
@@ -72,7 +72,7 @@ def complete(
 def _load(root: Root) -> store.Record | None:
     text = root.read_text(store.PATH.lstrip("/"), store.MAX_FILE)
     if isinstance(text, Unknown):
-        # No agent has run here, or it stores elsewhere, or nothing.
+        # No agent has run here, or it stores labels elsewhere or not at all.
         return None
     try:
         return store.parse(text.encode())

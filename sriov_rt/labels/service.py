@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Labels of the agent: into its facts, and back into NFD."""
+"""The agent's handling of labels: into its facts, and back into NFD."""
 
 import dataclasses
 import fnmatch
@@ -27,16 +27,16 @@ from sriov_rt.placement import label_traits
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that a clean stop waits for a disk.
+#: Seconds that a clean stop waits for the disk.
 STOP_S = 2.0
 
 
 class Labels:
     """Complete each observation with labels.
 
-    :param last_known: of what the sources say.
-    :param feature_file: for NFD; None to write none.
-    :param allowed: the keys that become traits, as shell patterns.
+    :param last_known: the sources' last known labels.
+    :param feature_file: file for NFD; None to write none.
+    :param allowed: shell patterns of the keys that become traits.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Labels:
         self._feature_file = feature_file
         self._allowed = tuple(allowed)
         self._lock = threading.Lock()
-        # Held by who writes to the disk, which may take its time.
+        # Held during writes to the disk, which may take long.
         self._writing = threading.Lock()
         self._stopped = False
 
@@ -80,14 +80,14 @@ class Labels:
             return dataclasses.replace(facts, labels=labels)
 
     def store(self, facts: HostFacts) -> None:
-        """Store what the sources said, and write NFD's feature file.
+        """Store the sources' labels, and write NFD's feature file.
 
-        :param facts: with their labels; those who wait for them have them.
+        :param facts: facts with labels, which have already been reported.
         """
         with self._writing:
             with self._lock:
                 if self._stopped:
-                    # What was under way: nothing comes after the goodbye.
+                    # Nothing may be written after stop().
                     return
                 record = self._last_known.due()
             self._last_known.write(record)
@@ -107,9 +107,9 @@ def make(
     """Return the labels that a configuration describes, not started.
 
     :param conf: with the agent's options.
-    :param changed: called when a source has news.
-    :param crashed: called when a source's thread met what it should not.
-    :raises LabelSourceMissing: if a source is not there.
+    :param changed: called when a source's labels have changed.
+    :param crashed: called when a source's thread meets an unexpected error.
+    :raises LabelSourceMissing: if a source is unavailable.
     """
     group = conf.labels
     last_known = LastKnown(
@@ -130,16 +130,16 @@ def make(
 
 
 def pattern(globs: Sequence[str]) -> re.Pattern[str] | None:
-    """Return a pattern of all that shell patterns match; None for none."""
+    """Return one pattern for several shell patterns; None for none."""
     if not globs:
         return None
     return re.compile("|".join(map(fnmatch.translate, globs)))
 
 
 def origin(host: str, root: Root) -> store.Origin:
-    """Return what labels of this host are of, as it runs now.
+    """Return the present origin of this host's labels.
 
-    The boot's name is empty where it cannot be read.
+    The boot id is empty if it cannot be read.
     """
     boot_id = root.read_text(BOOT_ID)
     name = "" if isinstance(boot_id, Unknown) else boot_id.strip()

@@ -2,8 +2,8 @@
 
 """Store of the last known labels.
 
-The agent takes them up after a restart; nova-compute and ``sriov-rt host``
-read them. What a host without sources stores is that it has none.
+The agent loads them after a restart; nova-compute and ``sriov-rt host`` read
+them. A host without sources stores an empty record.
 """
 
 import dataclasses
@@ -21,30 +21,30 @@ from sriov_rt.parse import label
 
 LOG = logging.getLogger(__name__)
 
-#: Last labels of each source, by the agent; ``sriov-rt host`` and
-#: nova-compute read them.
+#: The agent's file with the last labels of each source; ``sriov-rt host`` and
+#: nova-compute read it.
 PATH = "/var/lib/sriov-rt/labels.json"
 
 #: Raised by one when an older reader would misread a newer file. A file of
-#: another version is passed over: sources say it all again.
+#: another version is ignored: the sources return their labels again.
 SCHEMA_VERSION = 1
 
 #: The longest file, in bytes. A Node has 100 to 200 labels of at most 380
-#: characters each; etcd takes no object above 1.5 MiB.
+#: characters each; etcd accepts no object above 1.5 MiB.
 MAX_FILE = 4 * 1024 * 1024
 
-#: When the labels of a source held that has not confirmed any since the boot.
+#: Time of confirmation for a source without one since the boot.
 NEVER = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Origin:
-    """Host and boot that labels belong to; those of another are not used.
+    """Host and boot of labels; labels of another host are not used.
 
-    :param host: the name that Nova calls the host by.
-    :param boot_id: the kernel's name of its boot
-        (``/proc/sys/kernel/random/boot_id``); another kernel or card may
-        run after the next one.
+    :param host: Nova's name of the host.
+    :param boot_id: the kernel's id of the boot
+        (``/proc/sys/kernel/random/boot_id``); the next boot may have another
+        kernel or card.
     """
 
     host: str
@@ -53,9 +53,9 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Known:
-    """Last labels of a source, and the time at which they last held.
+    """Last labels of a source, and the time of their confirmation.
 
-    :param at: Unix time, seconds, at which the labels last held; or
+    :param at: Unix time of their last confirmation, seconds; or
         :data:`NEVER`.
     :param problem: why they cannot be confirmed; None if they can.
     """
@@ -78,9 +78,9 @@ class Record:
     """Stored labels of all sources.
 
     :param stale_after_s: the agent's limit, seconds.
-    :param sources: source to what it said, in their order.
-    :param contradicted: label to how often a source began to say something
-        of it that the kernel denies.
+    :param sources: source to its last labels, in their order.
+    :param contradicted: label to how often a source began to contradict the
+        kernel about it.
     """
 
     origin: Origin
@@ -89,12 +89,12 @@ class Record:
     contradicted: Mapping[str, int]
 
     def ages(self, origin: Origin, now: float) -> Iterator[tuple[str, Aged]]:
-        """Yield each source and what it said.
+        """Yield each source and its last labels.
 
-        Labels from before the last boot are of any age, and so are those of
-        a time to come: the clock was wrong then or is now.
+        The age of labels from before the last boot is infinite, and so is
+        that of labels from the future: the clock was or is wrong.
 
-        :param origin: of the host as it runs now.
+        :param origin: the host's present origin.
         :param now: Unix time, seconds.
         """
         same = bool(origin.boot_id) and origin == self.origin
@@ -105,17 +105,17 @@ class Record:
 
 
 def save(path: pathlib.Path, record: Record) -> None:
-    """Replace the file, all at once.
+    """Replace the file atomically.
 
-    :raises OSError: if it cannot be; the old one is then still there.
+    :raises OSError: if that fails; the old file then remains.
     """
     data = documents.dump(record, SCHEMA_VERSION)
-    # No fsync: labels do not count after the next boot.
+    # No fsync: labels are not used after the next boot.
     files.replace(path, data, 0o644)
 
 
 def load(path: pathlib.Path) -> Record | None:
-    """Return what was stored; None if there is nothing that can be used."""
+    """Return the stored record; None if there is no usable one."""
     try:
         return parse(files.read(path, MAX_FILE))
     except FileNotFoundError:
@@ -131,9 +131,9 @@ def load(path: pathlib.Path) -> Record | None:
 
 
 def parse(data: bytes) -> Record:
-    """Return what the bytes of a file say.
+    """Return the record in a file's bytes.
 
-    :raises SchemaError: if they are not what :func:`save` writes.
+    :raises SchemaError: if they are not in the form of :func:`save`.
     """
     record = documents.load(Record, data, MAX_FILE, SCHEMA_VERSION)
     for name, known in record.sources.items():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ports of an instance that comes to this host, as Neutron will bind them.
+"""Ports of an instance that moves to this host, as Neutron will bind them.
 
-Nova claims a host before the instance's ports are bound to it: what it knows
-of them then is their binding on the host that is left, where another driver
-may have them. So the rule of the mechanism driver is asked.
+Nova claims a host before the instance's ports are bound to it. At that time
+it knows their binding on the source host only, where another driver may have
+bound them. So the mechanism driver's own rule is applied here.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from sriov_rt.vif import details
 from sriov_rt.vif import host_offer
 from sriov_rt.vif.host_offer import Offer
 
-#: The kind by default ([ml2_sriov_rt] vif), of a port that another driver has.
+#: The default kind ([ml2_sriov_rt] vif), for a port bound by another driver.
 _DEFAULT = Vif(VifKind.MACVLAN, "bridge")
 
 
@@ -31,10 +31,10 @@ def candidates(
     vifs: Iterable[Mapping[str, Any]],
     networks: Callable[[], Collection[str] | None],
 ) -> list[Mapping[str, Any]]:
-    """Return the ports that may be ours here, by what Nova knows of them.
+    """Return the ports that our driver may bind here, as far as Nova knows.
 
-    :param networks: returns the physical networks that this host has parents
-        on; None if they are unknown: what was ours may be so again.
+    :param networks: returns the physical networks of this host's parents;
+        None if unknown: then only ports that are ours already are returned.
     """
     found = [
         each
@@ -61,10 +61,11 @@ def _physical_network(vif: Mapping[str, Any]) -> str | None:
 def bound(vif: Mapping[str, Any], offer: Offer) -> Mapping[str, Any] | None:
     """Return a port as Neutron will bind it to this host.
 
-    :param vif: as it is bound on the host that it leaves.
-    :returns: None if another driver will have it.
-    :raises ParseError: for a binding of ours that makes no sense.
-    :raises NovaException: or another error of Neutron's, if it is unknown.
+    :param vif: the port as it is bound on the source host.
+    :returns: None if another driver will bind it.
+    :raises ParseError: if a binding of ours is invalid.
+    :raises NovaException: or another error of Neutron's, if the port is
+        unknown.
     """
     how = details.parse(vif["details"]).vif if ports.is_ours(vif) else _DEFAULT
     admin, api = context.get_admin_context(), neutron.API()

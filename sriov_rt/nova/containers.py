@@ -2,18 +2,18 @@
 
 """CPUs of LXC containers: the pCPUs that Nova claims, as a cpuset.
 
-Nova claims pCPUs for whoever asks for dedicated ones, whatever the
-virt_type: Claim._test_numa_topology (nova/compute/claims.py) fits the
-instance to the NUMA topology of the host. What it lacks with virt_type=lxc
-is that topology: _has_numa_support (nova/virt/libvirt/driver.py) takes it
-for a matter of QEMU's. Without it a dedicated instance is turned away by the
-NUMATopologyFilter, or, where that is not in use, claimed no pCPUs and then
-raised NUMATopologyUnsupported for. libvirt's LXC driver does report the
-host's topology, and so can the compute driver: then filter, claim and
-resource tracker work as for virtual machines.
+Nova claims pCPUs for every instance that requests dedicated ones, whatever
+the virt_type: Claim._test_numa_topology (nova/compute/claims.py) fits the
+instance to the NUMA topology of the host. With virt_type=lxc that topology is
+missing: _has_numa_support (nova/virt/libvirt/driver.py) allows it for QEMU
+only. Without it the NUMATopologyFilter rejects a dedicated instance. Where
+that filter is not enabled, no pCPUs are claimed and the compute host raises
+NUMATopologyUnsupported. libvirt's LXC driver does report the host's topology,
+and so can the compute driver: then filter, claim and resource tracker work as
+for virtual machines.
 
-What Nova would write of it into the domain is of vCPUs, which a container
-has none of: libvirt takes ``<vcpupin>`` and ignores it, and refuses
+Nova would write pins of vCPUs into the domain, but a container has no vCPUs:
+libvirt accepts ``<vcpupin>`` and ignores it, and refuses
 ``<memnode>`` without guest NUMA cells (virDomainNumatuneNodeParseXML in its
 src/conf/numa_conf.c). A container's processes are bound to the cpuset of
 ``<vcpu>`` and to the nodeset of ``<numatune>``'s ``<memory>``
@@ -32,7 +32,7 @@ from sriov_rt.guest.hook import Pinning
 def has_numa_support() -> bool:
     """Return whether this host's containers are placed by NUMA topology.
 
-    Only where pCPUs are dedicated: a host without any stays as Nova has it.
+    Only where pCPUs are dedicated: any other host is left to Nova's rule.
     """
     return is_lxc() and bool(hardware.get_cpu_dedicated_set())
 
@@ -43,7 +43,7 @@ def is_lxc() -> bool:
 
 
 def confine(found: Any) -> Any:
-    """Return what Nova says of a guest's CPUs as containers take it.
+    """Return Nova's CPU settings of a guest in the form for containers.
 
     :param found: Nova's GuestNumaConfig.
     """

@@ -20,11 +20,11 @@ from sriov_rt.reason import Reason
 from sriov_rt.request.words import Guest
 from sriov_rt.request.words import Request
 
-#: Codes of what a server keeps whatever its new flavor says of it.
+#: Codes of the device settings that a resize to a new flavor can't change.
 _KEPT = frozenset({"disk_on_virtio", "nic_needs_virtio", "nic_on_virtio"})
 
 
-#: The first disk of a bus (get_dev_prefix_for_disk_bus in Nova's
+#: Name of the first disk on a bus (get_dev_prefix_for_disk_bus in Nova's
 #: nova/virt/libvirt/blockinfo.py).
 _DEVICES: Mapping[str, str] = MappingProxyType({"virtio": "vda", "ide": "hda"})
 
@@ -34,7 +34,7 @@ _STABLE = "hw_rescue_bus=sata"
 
 
 def domain(*elements: str) -> str:
-    """Return a domain that has these devices, and nothing else."""
+    """Return a domain that has only these devices."""
     found = "".join(elements)
     return (
         '<domain type="kvm"><os><type arch="x86_64">hvm</type></os>'
@@ -45,11 +45,11 @@ def domain(*elements: str) -> str:
 def of_rescue(
     instance: Any, image: Any, specs: Mapping[str, str]
 ) -> tuple[Reason, ...]:
-    """Return what a rescue image decides that no bare guest can have.
+    """Return Reasons against a rescue image of a bare guest.
 
     A stable device rescue adds a disk on the image's bus to the server's own
-    devices. Any other is on the image's bus whole, with the image's model of
-    NIC, and ours where it names none.
+    devices. Any other rescue has its disk on the image's bus, and NICs of the
+    image's model, or of ours if the image names none.
 
     :param image: ImageMeta of the rescue image.
     :param specs: extra specs of the flavor.
@@ -77,7 +77,7 @@ def _bus(instance: Any, image: Any, kind: str) -> str:
 
 
 def _nics(instance: Any, model: str | None) -> Iterator[str]:
-    """Yield a server's NICs as an image would have them; none for ours."""
+    """Yield a server's NICs with the image's model; nothing without one."""
     if model is None:
         return
     for vif in instance.get_network_info():
@@ -96,7 +96,7 @@ def _disk(kind: str, bus: str) -> str:
 
 
 def _scsi(image: Any) -> tuple[str, ...]:
-    """Return the SCSI controller that an image asks for."""
+    """Return the SCSI controller that an image requests."""
     model = image.properties.get("hw_scsi_model")
     if not model:
         return ()
@@ -105,11 +105,11 @@ def _scsi(image: Any) -> tuple[str, ...]:
 
 
 def on_virtio(xml: str, specs: Mapping[str, str]) -> tuple[Reason, ...]:
-    """Return what of a domain's disks and NICs no bare guest can have.
+    """Return Reasons against a domain's disks and NICs in a bare guest.
 
-    A spawn goes by the same rules, those of the strip hook.
+    The rules are the strip hook's, as for a spawn.
 
-    :param xml: the domain, as Nova has it or would have it.
+    :param xml: the domain that Nova has defined or would define.
     :param specs: extra specs of the flavor.
     """
     if not requests.asks(specs):

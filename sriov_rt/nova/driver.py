@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The compute driver: Nova's libvirt driver, its domains passed through us.
+"""The compute driver: Nova's libvirt driver, with our changes to its domains.
 
-``compute_driver = sriov_rt.RealtimeLibvirtDriver`` in nova.conf names it.
+``compute_driver = sriov_rt.RealtimeLibvirtDriver`` in nova.conf selects it.
 """
 
 import functools
@@ -50,9 +50,9 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         self.vif_driver = vif.RealtimeVifDriver(self._host)
 
     def init_host(self, host: str) -> None:
-        """Start, first finishing or undoing what was interrupted of ports.
+        """Start; finish or undo interrupted plugs and unplugs of ports.
 
-        Nova plugs the ports of its instances after this.
+        Nova plugs the ports of its instances afterwards.
         """
         super().init_host(host)
         self._sriov_rt_name = host
@@ -70,7 +70,8 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
 
     def _sriov_rt_bind_socket(self, host: str) -> None:
         try:
-            # It is closed with this driver, with the process at the latest.
+            # It is closed with this driver, at the latest when nova-compute
+            # exits.
             self._sriov_rt_socket = compute_driver_socket.bind(
                 host,
                 compute_driver_socket.Driver(
@@ -90,10 +91,10 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
     ) -> None:
         """Make a guest, for a build, an unshelve, an evacuation or a rebuild.
 
-        Whether the host satisfies the flavor was judged when it was claimed.
+        The claim has checked that the host satisfies the flavor.
 
         :raises HostRefused: if the guest can't be on this host.
-        :raises GuestRefused: if the guest can't be what its flavor asks for.
+        :raises GuestRefused: if no host can give what its flavor requests.
         """
         if instance.task_state != task_states.REBUILD_SPAWNING:
             with refusals.recorded(context, instance):
@@ -102,8 +103,8 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         try:
             super().spawn(context, instance, *args, **kwargs)
         except refusals.HostRefused as error:
-            # Nova would take the guest for untouched, which is gone by now,
-            # or whose network and volumes have been moved here.
+            # Nova would take the guest for untouched, but it is gone by now,
+            # or its network and volumes have been moved here.
             raise refusals.GuestRefused(
                 instance_uuid=instance.uuid, reason=error.format_message()
             ) from error
@@ -111,8 +112,8 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
     def _sriov_rt_judge(self, instance: Any, flavor: Any) -> None:
         """Refuse an instance whose flavor or ports this host can't serve.
 
-        :raises HostRefused: if another host may.
-        :raises GuestRefused: if none does.
+        :raises HostRefused: if another host may serve it.
+        :raises GuestRefused: if no host can.
         """
         if requests.asks(flavor.extra_specs or {}):
             with refusals.checking(instance):
@@ -136,10 +137,10 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         raise refusals.unfit(instance, found)
 
     def _sriov_rt_check_claim(self, instance: Any, flavor: Any) -> None:
-        """Refuse a move whose guest this host would not render afterwards.
+        """Refuse a move if this host could not render the guest afterwards.
 
-        :raises HostRefused: if another host may.
-        :raises GuestRefused: if none does.
+        :raises HostRefused: if another host may serve it.
+        :raises GuestRefused: if no host can.
         """
         if not requests.asks(flavor.extra_specs or {}):
             return
@@ -163,8 +164,8 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
     ) -> Any:
         """Release a guest that is resized or cold migrated from here.
 
-        :raises InstanceFaultRollback: if its devices can't be those of the
-            new flavor; the guest still runs.
+        :raises InstanceFaultRollback: if the new flavor doesn't allow the
+            guest's devices; the guest still runs.
         """
         specs = flavor.extra_specs or {}
         if requests.asks(specs) and not containers.is_lxc():
@@ -187,7 +188,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
     def _sriov_rt_check_rescue(self, instance: Any, image: Any) -> None:
         """Refuse a rescue image whose disk or NICs the server can't have.
 
-        :raises GuestRefused: if it can't; the server still runs.
+        :raises GuestRefused: if so; the server still runs.
         """
         specs = instance.flavor.extra_specs or {}
         if not requests.asks(specs) or containers.is_lxc():
@@ -201,7 +202,8 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
     ) -> Any:
         """Check this host as the destination of a live migration.
 
-        :raises MigrationPreCheckError: by which Nova tries another host.
+        :raises MigrationPreCheckError: if it is refused; Nova then tries
+            another host.
         """
         with refusals.before_migration():
             self._sriov_rt_judge(instance, instance.flavor)
@@ -226,8 +228,8 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
                     context, instance, migrate_data, claim
                 )
         except exception.MigrationPreCheckError:
-            # Nova makes the claim for good, and drops it only for failures
-            # that come later.
+            # Nova has made the claim permanent, and drops it only for later
+            # failures.
             claim.abort()
             raise
 
@@ -267,7 +269,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
     ) -> str:
         """Return the domain's XML; Nova calls it wherever it defines one.
 
-        :raises GuestRefused: if the guest can't be what its flavor asks for.
+        :raises GuestRefused: if no host can give what its flavor requests.
         :raises HostRefused: if it can't be on this host.
         """
         xml: str = super()._get_guest_xml(context, instance, *args, **kwargs)
@@ -292,9 +294,9 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
     def attach_interface(
         self, context: Any, instance: Any, image_meta: Any, vif: Any
     ) -> None:
-        """Attach a port, if a guest made with it would be accepted too.
+        """Attach a port if a spawn with this port would be accepted too.
 
-        :raises GuestRefused: if it would not.
+        :raises GuestRefused: if it would be refused.
         """
         self.vif_driver.check_attachment(instance, vif, image_meta)
         super().attach_interface(context, instance, image_meta, vif)
@@ -304,10 +306,10 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
     ) -> Any:
         """Define and start a guest, as Nova does.
 
-        Nova calls it when ports are plugged and a container's image is
-        mounted: neither is known before.
+        Nova calls it once the ports are plugged and a container's image is
+        mounted, so both can be inspected here.
 
-        :raises GuestRefused: if Onload would not get into the container.
+        :raises GuestRefused: if Onload can't be loaded in the container.
         """
         if containers.is_lxc() and onload.is_requested(instance):
             accelerated = self.vif_driver.is_accelerated(instance)

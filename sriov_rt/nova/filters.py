@@ -30,7 +30,7 @@ LOG = logging.getLogger(__name__)
 
 _INVALID = "request_invalid"
 
-#: Nova's filters that come after ours: they fit NUMA cells and PCI devices.
+#: Nova's filters that should follow ours: they fit NUMA cells and PCI devices.
 COSTLY = ("NUMATopologyFilter", "PciPassthroughFilter")
 
 
@@ -43,7 +43,7 @@ def log(
 ) -> None:
     """Log why hosts fail: each at DEBUG, a summary at INFO if all do.
 
-    :param hosts: HostStates that were to be judged.
+    :param hosts: HostStates that were judged.
     :param passing: those of them that passed.
     """
     nobody = bool(hosts) and not passing
@@ -70,18 +70,17 @@ def end(
 ) -> None:
     """End a request that no host satisfies with a fault that says why.
 
-    Nova's own fault has no more than that there is no valid host. Of several
-    servers in one request the earlier ones may have claimed their hosts,
-    which Nova gives back only where a filter returns no host: there the log
-    has to do.
+    Nova's own fault says only that there is no valid host. In a request for
+    several servers the earlier ones may have claimed hosts, which Nova
+    releases only if a filter returns no host: then the log alone says why.
 
-    :param hosts: HostStates, of which none passed.
-    :raises nova.exception.NoValidHost: with the Reasons' codes, and who
-        says more.
+    :param hosts: HostStates, none of which passed.
+    :raises nova.exception.NoValidHost: with the Reasons' codes, and where
+        to read more.
     """
     found = own.verdicts.refusals(request, hosts, spec.instance_uuid)
-    # The host that comes nearest first: Nova cuts a fault. Hosts are not
-    # named, for a tenant reads it.
+    # The closest host comes first, since Nova truncates a fault. Hosts are
+    # not named, since tenants read it.
     nearest = sorted(found, key=lambda each: len(each.reasons))
     codes = dict.fromkeys(r.code for each in nearest for r in each.reasons)
     if not is_single(spec):
@@ -90,7 +89,7 @@ def end(
 
 
 def is_single(spec: Any) -> bool:
-    """Return whether a RequestSpec is known to be of one server only."""
+    """Return whether a RequestSpec is known to be for one server only."""
     return bool(
         spec.obj_attr_is_set("num_instances") and spec.num_instances == 1
     )
@@ -99,7 +98,7 @@ def is_single(spec: Any) -> bool:
 def no_valid_host(why: str, spec: Any) -> exception.NoValidHost:
     """Return NoValidHost with our reason.
 
-    :param why: a clause; it comes last, since Nova cuts a fault to 255
+    :param why: a clause; it comes last, since Nova truncates a fault to 255
         characters.
     """
     return exception.NoValidHost(
@@ -120,11 +119,11 @@ def all_filters() -> list[Any]:
 class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
     """Pass the hosts that satisfy the flavor's ``sriov_rt:`` extra specs.
 
-    A flavor without any passes untouched and waits for nothing.
+    A flavor without any passes every host and waits for nothing.
     """
 
-    # A rebuild leaves the instance on its host, with its flavor: to refuse
-    # it would not make the host any better.
+    # A rebuild keeps the instance on its host with its flavor: refusing it
+    # would not make the host any better.
     RUN_ON_REBUILD = False
 
     # Facts may change between two instances of a request.
@@ -188,8 +187,8 @@ def _check_order(enabled: Sequence[str]) -> None:
     """Warn if a costly filter of Nova's comes before ours.
 
     A host that fails there is not judged here, and if none is left the fault
-    does not say why. What such a filter costs for a host is a multiple of
-    what ours does.
+    does not say why. Per host, such a filter costs several times as much as
+    ours.
 
     :param enabled: [filter_scheduler] enabled_filters.
     """
@@ -210,9 +209,9 @@ def _check_order(enabled: Sequence[str]) -> None:
 def _refuse_all(
     hosts: list[Any], spec: Any, error: requests.RequestError
 ) -> None:
-    """End a request for extra specs that can't be.
+    """End a request whose extra specs are invalid.
 
-    It ends for all of its servers: none has claimed a host before.
+    It ends for all of its servers: none of them has claimed a host yet.
 
     :raises nova.exception.NoValidHost: with the sentence.
     """

@@ -33,11 +33,11 @@ from sriov_rt.request import Request
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds for which one observation of this host serves: the instances of
-#: one request come together.
+#: Seconds for which one observation of this host is used: the instances of
+#: one request arrive together.
 FACTS_S = 5.0
 
-#: Seconds that an observation may take: some hundred small files.
+#: Seconds that an observation may take: it reads some hundred small files.
 LIMIT_S = 60.0
 _OBSERVATION = "the observation of this host"
 
@@ -81,7 +81,7 @@ class LocalHost:
         return observing.result(LIMIT_S)
 
     def _observe(self) -> HostFacts:
-        """Return the facts of now; one thread at a time comes here."""
+        """Return the current facts; called by one thread at a time."""
         began = self._monotonic()
         if self._observer is None:
             self._observer = self._make_observer()
@@ -102,8 +102,8 @@ class LocalHost:
     def why_not(self, specs: Mapping[str, str]) -> tuple[Reason, ...]:
         """Return every Reason why this host does not satisfy a flavor.
 
-        The scheduler's filter asks the same, unless the host was forced; it
-        does so by facts that are some seconds older.
+        Unless the host was forced, the scheduler's filter has applied the
+        same rules to facts that are some seconds older.
 
         :param specs: extra specs of the flavor.
         :raises Expired: if the host cannot be read in time.
@@ -123,8 +123,8 @@ class LocalHost:
     ) -> tuple[Request, HostFacts]:
         """Return facts with all labels, and a request that they can answer.
 
-        Labels that are not the kernel's come to the agent, which stores them.
-        Where it has stored none, what hangs on them is left to the filter.
+        Labels that don't come from the kernel are stored by the agent. If it
+        has stored none, conditions on such labels are left to the filter.
         """
         found = deadline.Call(
             _OBSERVATION, lambda: recorded.complete(facts, self._root)
@@ -146,7 +146,7 @@ class LocalHost:
 
 
 def _without_unknown_labels(request: Request, facts: HostFacts) -> Request:
-    """Return a request that asks only for labels that the kernel knows."""
+    """Return a request limited to the labels that the kernel provides."""
     selector, known = request.node_selector, facts.labels.sources
     if selector is None or isinstance(known, Unknown):
         return dataclasses.replace(request, node_selector=None)
@@ -158,7 +158,7 @@ def _without_unknown_labels(request: Request, facts: HostFacts) -> Request:
 
 
 def _compute(root: Root) -> ComputeFacts:
-    # What Nova itself goes by, whatever its files say meanwhile.
+    # The value that Nova uses, whatever its files say by now.
     dedicated = hardware.get_cpu_dedicated_set()
     shared = hardware.get_cpu_shared_set()
     return ComputeFacts(

@@ -2,10 +2,10 @@
 
 """Moves of instances to this host: what is checked before they begin.
 
-Nova renders no domain for a live migration: it changes the one that runs
-(nova/virt/libvirt/migration.py), by pins that the destination names. And it
-renders the one of a cold migration or resize on the destination when the
-source has let go, which is too late for a refusal.
+Nova renders no domain for a live migration: it changes the running one
+(nova/virt/libvirt/migration.py), with pins that the destination chooses. For
+a cold migration or resize, the destination renders the domain after the
+source has released the guest, which is too late for a refusal.
 """
 
 import functools
@@ -37,17 +37,17 @@ def guard_claims(
     """Judge this host when an instance claims it.
 
     Nova claims a host before it moves the instance's network and volumes
-    there, and nothing that a compute driver may override is called before
-    that. A refusal at the claim leaves the instance as it is where it is:
-    Nova builds it elsewhere (instance_claim, by which it is unshelved too),
+    there, and calls nothing before that which a compute driver may override.
+    A refusal at the claim leaves the instance unchanged on its host. Nova
+    then builds it elsewhere (instance_claim, also used for an unshelve),
     tries the next host for a cold migration or resize (resize_claim), and
     ends an evacuation (rebuild_claim). Nova's own late check, of server
     groups, is in the same place.
 
     :param judge: takes instance and flavor; raises HostRefused or
         GuestRefused if the host does not satisfy the flavor.
-    :param check: takes the same, of a move that is claimed; raises the same
-        if the claimed pCPUs won't do.
+    :param check: takes the same, once a move is claimed; raises the same if
+        the claimed pCPUs don't suit the guest.
     """
     build, move, evacuate = (
         tracker.instance_claim,
@@ -67,7 +67,7 @@ def guard_claims(
         try:
             check(instance, flavor)
         except refusals.REFUSED:
-            # Nova drops it for failures that come later.
+            # Nova drops the claim for later failures only.
             claim.abort()
             raise
         return claim
@@ -138,14 +138,14 @@ def place(info: Any, specs: Mapping[str, str], facts: HostFacts) -> None:
     if pin is not None:
         info.emulator_pins = set(cpulist.parse_cpu_list(pin.get("cpuset", "")))
     if request.vcpu_sched is not None and "sched_priority" in info:
-        # Nova knows FIFO alone. What is not set stays as it is in the
-        # domain, which has had it since it was made.
+        # Nova supports FIFO alone. An unset value stays as it has been in
+        # the domain since the guest was made.
         del info.sched_vcpus
         del info.sched_priority
 
 
 def _domain(info: Any) -> str:
-    """Return a domain with what the information says of CPUs."""
+    """Return a domain with the CPU settings of a live migration's info."""
     domain = etree.Element("domain", type="kvm")
     numbers = sorted(int(vcpu) for vcpu in info.cpu_pins)
     etree.SubElement(domain, "vcpu").text = str(len(numbers))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Onload in the containers of Nova, when they start."""
+"""Onload in Nova's containers at their start."""
 
 from typing import Any
 
@@ -14,28 +14,28 @@ from sriov_rt.onload import hook
 
 LOG = logging.getLogger(__name__)
 
-#: In the metadata of an instance that is not accelerated although its flavor
-#: asks for it. Its owner sees that there, as in ``openstack server show``,
-#: and nowhere else: system metadata is for Nova alone. It is a notice: who
-#: changes it changes nothing, and nothing of ours reads it.
+#: Metadata key of an instance that is not accelerated although its flavor
+#: requests it. The owner sees it in ``openstack server show`` and nowhere
+#: else: system metadata is for Nova alone. It is only a notice: we never read
+#: it, and changing it has no effect.
 NOTICE = "sriov_rt_onload"
 
-#: Seconds to look at programs in an image, whose device may not answer.
+#: Seconds for inspecting an image's programs; its device may not answer.
 _LIMIT_S = 60.0
 
 
 def is_requested(instance: Any) -> bool:
-    """Return whether an instance's flavor asks for Onload."""
+    """Return whether an instance's flavor requests Onload."""
     specs = instance.flavor.extra_specs or {}
     return requests.asks(specs) and requests.parse(specs).onload
 
 
 def started(xml: str, instance: Any, accelerated: bool) -> str:
-    """Return a container's domain as it is to start.
+    """Return the domain to start a container with.
 
     :param xml: its domain; its image is mounted, its ports are plugged.
-    :param accelerated: whether its ports may be.
-    :raises GuestRefused: if Onload would not get into its programs.
+    :param accelerated: whether its ports may be accelerated.
+    :raises GuestRefused: if Onload can't be loaded into its programs.
     """
     request = requests.parse(instance.flavor.extra_specs)
     try:

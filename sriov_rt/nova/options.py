@@ -34,7 +34,7 @@ what a realtime guest needs in its domain is refused all the same.
 ]
 
 
-#: Whose configuration it is, for the operator.
+#: The service that the configuration belongs to, for messages.
 SERVICE = "nova-compute"
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A port of Nova's as our os-vif plugin takes it."""
+"""Conversion of Nova's ports to the VIFs of our os-vif plugin."""
 
 import pathlib
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from sriov_rt.vif.model import KINDS
 #: Where the kernel lists the interfaces of the host.
 _INTERFACES = "/sys/class/net"
 
-#: What to do about a kind that the virt_type has not.
+#: The remedy for a kind that the virt_type does not support.
 _INSTEAD: Mapping[VifKind, str] = MappingProxyType(
     {
         VifKind.VF: "make the port with --vnic-type direct, which gives a "
@@ -32,8 +32,8 @@ _INSTEAD: Mapping[VifKind, str] = MappingProxyType(
     }
 )
 
-#: Rates are KiB/s to libvirt and so to Nova (``<bandwidth>`` in libvirt's
-#: formatdomain), kbit/s to tc.
+#: Rates are KiB/s in libvirt and therefore in Nova (``<bandwidth>`` in
+#: libvirt's formatdomain), kbit/s in tc.
 _BITS, _KILO = 8 * 1024, 1000
 _MAX_KIB = validation.MAX_KBPS * _KILO // _BITS
 
@@ -64,8 +64,8 @@ def is_ours(vif: Mapping[str, Any]) -> bool:
 def device(vif: Mapping[str, Any]) -> str:
     """Return the name of a port's interface.
 
-    Nova writes the domain before it plugs, so it can't be one that is found
-    out when the port is plugged.
+    Nova writes the domain before it plugs the port, so the name must be known
+    beforehand.
     """
     return validation.default(vif["id"])
 
@@ -73,8 +73,8 @@ def device(vif: Mapping[str, Any]) -> str:
 def has_interface(vif: Mapping[str, Any]) -> bool:
     """Return whether this host has an interface that we made for a port.
 
-    Its name comes from the port's UUID. A port of another driver has none of
-    this name, and neither has one of ours whose container took it along.
+    Its name comes from the port's UUID. No port of another driver has such an
+    interface, nor has a port of ours once its container has taken it.
     """
     return pathlib.Path(_INTERFACES, device(vif)).exists()
 
@@ -94,15 +94,15 @@ def to_plug(
 ) -> vifs.VIFGeneric:
     """Return what os-vif needs to plug a port.
 
-    ``sriov_rt:vif`` of the flavor goes before the network's default: only
+    ``sriov_rt:vif`` of the flavor overrides the network's default: only
     administrators set it.
 
-    :param vif: Nova's, bound by our mechanism driver.
+    :param vif: Nova's VIF, bound by our mechanism driver.
     :param specs: extra specs of the flavor.
     :param virt_type: as in nova.conf.
-    :param numa_node: of the host, where the instance is.
+    :param numa_node: the host's NUMA node that the instance is on.
     :raises PortRefused: if such a guest can't have such a port.
-    :raises ParseError: for a binding, rate or extra spec out of the grammar.
+    :raises ParseError: if a binding, rate or extra spec is invalid.
     """
     found = details.parse(vif["details"] or {})
     request = requests.parse(specs) if requests.asks(specs) else None
@@ -118,8 +118,8 @@ def to_plug(
     made.address = vif["address"]
     if mtu := mtu_of(vif):
         made.network = networks.Network(id=vif["network"]["id"], mtu=mtu)
-    # In a virtual machine it is for the guest to run over Onload, and none
-    # of these ports would let it.
+    # In a virtual machine Onload would have to run in the guest, which none
+    # of these ports supports.
     onload = bool(request and request.onload and virt_type == "lxc")
     made.port_profile = os_vif_plugin.VIFPortProfileSriovRt(
         kind=kind,

@@ -20,14 +20,13 @@ LOG = logging.getLogger(__name__)
 
 
 def run(host: str, vif_driver: Any, guests: Any) -> None:
-    """Finish or undo what was interrupted of ports on this host, and log it.
+    """Finish or undo interrupted plugs and unplugs on this host, and log it.
 
-    A host without our configuration is passed over, and privileges are not
-    even asked for. Where it can't be done, nova-compute starts all the same:
-    guests without ports of ours need none of it, and each plug of a port
-    tells what is wrong.
+    On a host without our configuration it does nothing and requests no
+    privileges. If it fails, nova-compute starts all the same: guests without
+    ports of ours don't need it, and each plug of a port reports what is wrong.
 
-    :param host: as Nova names it.
+    :param host: Nova's name of this host.
     :param guests: Nova's libvirt.host.Host.
     :raises HostRefused: for an option of sriov-rt.conf with a bad value.
     """
@@ -55,8 +54,8 @@ def run(host: str, vif_driver: Any, guests: Any) -> None:
 def _unborn(host: str, guests: Any) -> Iterator[Any]:
     """Yield the instances that never got a domain on this host.
 
-    The daemon that plugs outlives a nova-compute that is killed, and ends
-    what it was called for: such a port is whole, and nobody's. Nova only
+    The plugging daemon outlives a nova-compute that is killed, and finishes
+    its call: the port is then complete, but belongs to no guest. Nova only
     marks the instance as failed.
     """
     found = objects.InstanceList.get_by_host(
@@ -81,7 +80,7 @@ def _unplug(instance: Any, vif_driver: Any) -> None:
 
 
 def _lines(recovered: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line on each port.
+    """Yield a line for each port.
 
     :param recovered: the fields of a Recovered.
     """

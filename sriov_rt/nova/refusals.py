@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Refusals in Nova's exceptions: what is tried elsewhere, and what is not.
+"""Refusals as Nova's exceptions, which decide whether it tries another host.
 
-Nova takes the exception for its cue. ``_build_and_run_instance`` and
-``_do_rebuild_instance`` of nova/compute/manager.py go on to another host, or
-back, after ComputeResourcesUnavailable; BuildAbortException ends it.
+``_build_and_run_instance`` and ``_do_rebuild_instance`` of
+nova/compute/manager.py go on to another host, or back, after
+ComputeResourcesUnavailable; BuildAbortException ends the operation.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from sriov_rt.vif import privsep
 
 LOG = logging.getLogger(__name__)
 
-#: The event of an instance's action that keeps a host's refusal.
+#: The event of an instance's action that records a host's refusal.
 EVENT = "compute_sriov_rt"
 
 
@@ -41,7 +41,7 @@ class GuestRefused(exception.BuildAbortException):  # type: ignore[misc]
     """The flavor or image requests what no host can give the instance.
 
     A BuildAbortException, so that Nova cleans up and tries no other host.
-    Its message is the sentence alone, for Nova cuts a fault to 255 bytes.
+    Its message is the sentence alone: Nova truncates a fault to 255 bytes.
     """
 
     msg_fmt = "%(reason)s"
@@ -61,7 +61,7 @@ REFUSED = (GuestRefused, HostRefused)
 def refused(
     instance: Any, error: exceptions.SriovRtError
 ) -> GuestRefused | HostRefused:
-    """Return the exception of Nova's for an error, and log it."""
+    """Return Nova's exception for an error, and log it."""
     sentence = str(error)
     if isinstance(error, requests.RequestError):
         sentence = reason("request_invalid", problems=sentence).message
@@ -76,19 +76,18 @@ def refused(
 def unfit(
     instance: Any, reasons: Iterable[Reason]
 ) -> GuestRefused | HostRefused:
-    """Return the exception for Reasons against this host, and log them."""
+    """Return Nova's exception for Reasons against this host, and log them."""
     error = engine.Refused(tuple(reasons))
     return _logged(instance, str(error), _fault(error))
 
 
 @contextlib.contextmanager
 def recorded(context: Any, instance: Any) -> Iterator[None]:
-    """Keep this host's refusal where Nova's next attempt does not hide it.
+    """Record this host's refusal where Nova's next attempt does not hide it.
 
-    Nova has one fault to show, the last: after a build is tried elsewhere
-    that is what the conductor has to say ("Exhausted all hosts"). What
-    stays is an event of the action, which 'openstack server event show'
-    has.
+    Nova shows only the last fault: after a build is tried elsewhere that is
+    the conductor's ("Exhausted all hosts"). An event of the action stays, and
+    'openstack server event show' shows it.
     """
     try:
         yield
@@ -101,7 +100,7 @@ def recorded(context: Any, instance: Any) -> Iterator[None]:
             reporter.__enter__()
             reporter.__exit__(kind, error, trace)
         except exception.NovaException as problem:
-            # There is no action for a request that is nobody's.
+            # Only a user's request has an action.
             LOG.debug(
                 "Refusal not recorded as an event: %s",
                 problem,
@@ -112,16 +111,16 @@ def recorded(context: Any, instance: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def checking(instance: Any, *, asks: bool = True) -> Iterator[None]:
-    """Turn whatever goes wrong in a check of ours into a refusal.
+    """Turn any error in a check of ours into a refusal.
 
     For a refusal Nova tries another host, or leaves the instance as it is.
-    For anything else the instance that is checked comes to be in ERROR, where
-    a move has not even begun.
+    For any other exception it sets the instance to ERROR, although the move
+    has not even begun.
 
-    :param asks: whether the flavor asks for anything of ours; another host
-        may serve one that does not, whatever is wrong with it here.
-    :raises HostRefused: if another host may.
-    :raises GuestRefused: if none does.
+    :param asks: whether the flavor requests anything of ours; if not, another
+        host may serve it, whatever is wrong here.
+    :raises HostRefused: if another host may serve the instance.
+    :raises GuestRefused: if no host can.
     """
     try:
         yield
@@ -143,10 +142,10 @@ def checking(instance: Any, *, asks: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def rolled_back() -> Iterator[None]:
-    """Turn a refusal into one by which Nova leaves the instance as it is.
+    """Turn a refusal into one after which Nova leaves the instance as it is.
 
     _error_out_instance_on_exception of nova/compute/manager.py keeps the
-    instance's state, and its fault is the sentence.
+    instance's state and records the sentence as its fault.
 
     :raises InstanceFaultRollback: with the refusal.
     """
@@ -158,7 +157,7 @@ def rolled_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def before_migration() -> Iterator[None]:
-    """Turn a refusal into the one by which Nova tries another destination.
+    """Turn a refusal into one after which Nova tries another destination.
 
     :raises MigrationPreCheckError: with the sentence.
     """
@@ -195,13 +194,13 @@ def _fault(error: exceptions.SriovRtError) -> Fault:
 
 
 def _of_a_server(found: Reason, instance: Any) -> Reason:
-    """Return a Reason with the remedy that serves an existing server.
+    """Return a Reason with the remedy that suits an existing server.
 
-    In a rescue it is the rescue image that decides.
+    In a rescue the rescue image decides.
 
-    The image is not looked at again: Nova goes by the properties that it
-    recorded when it first started the server, its own defaults included, and
-    by the bus that it wrote into the block device mapping then.
+    The image is not read again: Nova uses the properties that it recorded
+    when it first started the server, its own defaults included, and the bus
+    that it wrote into the block device mapping then.
     """
     what, _, _ = found.message.partition(";")
     if instance.task_state == task_states.RESCUING:

@@ -2,12 +2,12 @@
 
 """The Request of a RequestSpec, with the networks of its ports.
 
-nova-api puts into it what the user asked for. A network has its UUID there.
-A port has its own alone: its network is looked up for a copy of the list
-(``compute.api._check_requested_networks`` sends tuples), so that Neutron has
-to be asked once more. Who asks for neither gets a network from nova-compute,
-after scheduling. Of the physical networks there is just the set of all.
-Neither is kept for a later move of the instance: its host's facts tell then.
+nova-api puts the user's request into it: networks by UUID, ports without
+their network. It looks the latter up for a copy of the list only
+(``compute.api._check_requested_networks`` sends tuples), so Neutron has to be
+queried again. A user who requests neither gets a network from nova-compute
+after scheduling. Physical networks are there only as the set of all. Neither
+is kept for a later move of the instance, which relies on its host's facts.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from sriov_rt.scheduler.verdicts import Verdicts
 
 LOG = logging.getLogger(__name__)
 
-#: Ports whose network is remembered; a port never changes it.
+#: Ports whose network is cached; a port never changes its network.
 _PORTS = 1024
 
 
@@ -60,10 +60,10 @@ def extra_specs(spec: Any) -> Mapping[str, str]:
 
 
 def request(spec: Any, verdicts: Verdicts) -> requests.Request:
-    """Return what the flavor asks, and the networks that come to it.
+    """Return the flavor's request, with the networks of the instance.
 
-    :param verdicts: knows the endpoints of an instance that moves.
-    :raises RequestError: for extra specs that cannot be.
+    :param verdicts: knows the accelerated ports of an instance that moves.
+    :raises RequestError: for invalid extra specs.
     """
     found = requests.parse(extra_specs(spec))
     if not found.onload:
@@ -81,14 +81,14 @@ def request(spec: Any, verdicts: Verdicts) -> requests.Request:
 def attachments(spec: Any) -> tuple[Attachment, ...]:
     """Return the networks on which Onload may accelerate an instance.
 
-    Where it is open which network is on which physical one, there is an
-    attachment for each that may be.
+    Where a network's physical network is not known, there is an attachment
+    for each possible pair.
     """
     metadata = spec.network_metadata if "network_metadata" in spec else None
     physical: list[str | None] = [None]
     if metadata is not None and "physnets" in metadata:
         physical = sorted(metadata.physnets)
-    # On a tunnel Onload accelerates nothing of ours.
+    # Onload does not accelerate our ports on a tunnel.
     networks = tuple(dict.fromkeys(_networks(spec))) if physical else ()
     if not networks:
         return tuple(Attachment(None, each) for each in physical if each)
@@ -122,7 +122,7 @@ def _of_port(port: str) -> Iterator[str]:
 
 @functools.cache
 def _warn(problem: str) -> None:
-    """Log, once for each kind of problem and not once a request."""
+    """Log each kind of problem once, rather than once per request."""
     LOG.warning(
         "Neutron does not return the network of a port (%s): accelerated "
         "ports are kept apart by the compute hosts alone; set [neutron] in "
@@ -133,7 +133,7 @@ def _warn(problem: str) -> None:
 
 @functools.lru_cache(_PORTS)
 def network_of(port: str) -> str:
-    """Return the network of a port, which it has for ever.
+    """Return the network of a port, which never changes.
 
     :raises NovaException: or another error of Neutron's, if it is unknown.
     """

@@ -8,14 +8,14 @@ from nova.api.validation.extra_specs import base
 from sriov_rt.parse import errors
 from sriov_rt.request import grammar
 
-#: What may follow the namespace; Nova's API lets nothing else through.
+#: Characters that may follow the namespace; Nova's API accepts no others.
 _ANY_NAME = r"[a-zA-Z0-9-_:. ]*"
 
 
 class Validator(base.ExtraSpecValidator):  # type: ignore[misc]
-    """One extra spec, read by the grammar that everything else reads it by.
+    """One extra spec, checked by the grammar that is used everywhere else.
 
-    The base class knows a regular expression or a list of values; neither
+    The base class supports a regular expression or a list of values; neither
     says what is wrong with a label selector, and where.
     """
 
@@ -37,8 +37,8 @@ class Validator(base.ExtraSpecValidator):  # type: ignore[misc]
 def register() -> list[Validator]:
     """Return a validator for each of our extra specs, and one for the rest.
 
-    The last one refuses what starts with our namespace and is no extra spec
-    of ours: its sentence names those that are, which Nova's does not.
+    The last one refuses every other name in our namespace: its sentence lists
+    our extra specs, which Nova's does not.
     """
     known = [
         Validator(

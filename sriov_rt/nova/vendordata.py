@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Vendordata service: user data by which a VM's services run over Onload.
+"""Vendordata service: user data that lets a VM's services run over Onload.
 
 Nothing can be preloaded into a VM from outside. This writes a file that
-systemd units of the guest name (``EnvironmentFile=``); that they do, and that
-Onload is in the image, is for the image to see to.
+systemd units of the guest refer to (``EnvironmentFile=``); the image has to
+bring such units and Onload.
 
 The WSGI application answers Nova's dynamic vendordata requests. Nova posts
-what it knows of an instance; its flavor is not among that. Of the request the
-instance's id counts and nothing else: name, metadata and user data are the
-tenant's. The flavor's extra specs come from Nova.
+what it knows of an instance, except its flavor. Only the instance's id is
+used: name, metadata and user data are the tenant's. The flavor's extra specs
+are fetched from Nova.
 """
 
 import json
@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 #: 128 pairs of 255 characters each.
 MAX_REQUEST = 1024 * 1024
 
-#: Who may ask: Nova's service user has one of these.
+#: Roles that may send requests: Nova's service user has one of these.
 ROLES = frozenset({"service", "admin"})
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
@@ -40,14 +40,14 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 #: Returns the extra specs of an instance's flavor, None for no such instance.
 Flavors = Callable[[str], Mapping[str, str] | None]
 
-#: Onload's variables, in a guest.
+#: File with Onload's variables in a guest.
 PATH = "/etc/sriov-rt/onload.env"
 
 
 def cloud_config(
     environment: Mapping[str, str], profile: tuple[str, str] | None
 ) -> str:
-    """Return user data of cloud-init: YAML, which JSON is.
+    """Return user data for cloud-init, as JSON, which is valid YAML.
 
     :param environment: LD_PRELOAD and the profile's variables.
     :param profile: its name and sha256.
@@ -79,8 +79,8 @@ class _Refused(Exception):
 class Application:
     """WSGI application that gives cloud-init the preload and profile.
 
-    It keeps no state. Keystone's middleware has to stand before it: without
-    the headers that this sets nobody is answered.
+    It keeps no state. It must run behind Keystone's middleware: requests
+    without the headers that this sets are refused.
 
     :param root: the file system that the profiles are on.
     """
@@ -164,7 +164,7 @@ def _instance(environ: Mapping[str, Any]) -> str:
         raise _Refused("400 Bad Request", "JSON expected") from None
     instance = given.get("instance-id") if type(given) is dict else None
     try:
-        # In one form: it becomes a part of the path of Nova's API.
+        # In canonical form: it becomes part of a path in Nova's API.
         return str(uuid.UUID(instance))
     except (TypeError, ValueError, AttributeError):
         raise _Refused(

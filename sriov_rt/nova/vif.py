@@ -46,10 +46,11 @@ class HostInterface(
     """An interface of the host that libvirt moves into a container.
 
     ``<hostdev mode='capabilities' type='net'>``: Nova has no class for it.
-    libvirt sets nothing of the interface, nor brings it up inside; with the
-    container's namespace a subinterface ends, and a VF's comes back.
+    libvirt neither configures the interface nor brings it up inside. When the
+    container's namespace ends, a subinterface is deleted and a VF's interface
+    returns to the host.
 
-    :param name: of the interface, on the host and in the container.
+    :param name: the interface's name, on the host and in the container.
     """
 
     def __init__(self, name: str, **kwargs: Any) -> None:
@@ -61,7 +62,7 @@ class HostInterface(
     def format_dom(self) -> Any:
         """Return the element."""
         element = super().format_dom()
-        # libvirt has it for PCI devices alone.
+        # libvirt supports this attribute for PCI devices only.
         element.attrib.pop("managed", None)
         source = etree.SubElement(element, "source")
         etree.SubElement(source, "interface").text = self.name
@@ -71,40 +72,41 @@ class HostInterface(
 class RealtimeVifDriver(
     libvirt_vif.LibvirtGenericVIFDriver  # type: ignore[misc]
 ):
-    """Nova's vif driver, and ports of vif type ``sriov_rt``.
+    """Nova's vif driver, extended by ports of vif type ``sriov_rt``.
 
     Nova plugs a port after it has written the domain and before it starts
-    it, so all that the domain says of a port is known beforehand: its name.
+    it, so the domain contains only what is known beforehand: the port's name.
 
-    A virtual machine has its port as a ready-made macvtap, ``<interface
+    A virtual machine gets its port as a ready-made macvtap, ``<interface
     type='ethernet'>`` with ``managed='no'``, and not as ``type='direct'``.
-    For that libvirt would make the macvtap itself, on a parent that the
-    domain has to name before there is one chosen; it would carry no alias
-    by which its owner can be told, nobody would have counted its MAC on the
-    VF, and a nova-compute killed in between could not undo it. What
-    ``direct`` does better, to follow the guest when it changes its MAC, is
-    not wanted on a VF. It takes libvirt 5.7, with which such a target may be
-    a macvtap (virNetDevMacVLanTapOpen in src/util/virnetdevmacvlan.c).
+    With ``direct``, libvirt would make the macvtap itself, on a parent that
+    the domain has to name before one is chosen. It would have no alias that
+    names its owner, its MAC would not be counted on the VF, and it could not
+    be undone if nova-compute were killed in between. The advantage of
+    ``direct``, following a guest that changes its MAC, is unwanted on a VF.
+    libvirt 5.7 is required: since then such a target may be a macvtap
+    (virNetDevMacVLanTapOpen in src/util/virnetdevmacvlan.c).
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Instance to its ports that were to be accelerated, and are not.
+        # Instance to those of its ports that could not be accelerated as
+        # requested.
         self._plain: dict[str, set[str]] = {}
 
     def is_accelerated(self, instance: Any) -> bool:
         """Return whether an instance may run over Onload.
 
-        :returns: False if one of the ports that were plugged for it is not
-            accelerated: Onload is in a process or not, whatever the port.
+        :returns: False if one of its plugged ports is not accelerated, since
+            Onload is loaded for a whole process, not for a port.
         """
         return instance.uuid not in self._plain
 
     def default_model(self, instance: Any) -> str | None:
-        """Return the model that Nova is to remember for an instance.
+        """Return the NIC model that Nova should record for an instance.
 
-        After its first start Nova keeps its choice as if the image had made
-        it, and virtio of the image is refused to a bare guest.
+        Nova records its choice at the first start as if it were the image's,
+        and a bare guest is refused if its image requests virtio.
         """
         found: str | None = self.get_vif_model(instance.image_meta)
         specs = instance.flavor.extra_specs or {}
@@ -127,7 +129,7 @@ class RealtimeVifDriver(
         flavor: Any,
         virt_type: str,
     ) -> Any:
-        """Return what the domain has for a port.
+        """Return a port's configuration in the domain.
 
         :raises GuestRefused: if such a guest can't have such a port.
         """
@@ -154,7 +156,7 @@ class RealtimeVifDriver(
         flavor: Any,
         virt_type: str,
     ) -> Any:
-        """Return what the domain has for a port of ours."""
+        """Return the domain's configuration of a port of ours."""
         specs = flavor.extra_specs or {}
         with checking(instance, asks=requests.asks(specs)):
             osvif_vif = ports.to_plug(vif, specs, virt_type)
@@ -177,10 +179,10 @@ class RealtimeVifDriver(
     def check_attachment(
         self, instance: Any, vif: Mapping[str, Any], image_meta: Any
     ) -> None:
-        """Check a port that a running guest is to get, as a spawn would.
+        """Check a port to be attached to a running guest, as a spawn would.
 
         :raises GuestRefused: if the guest allows no virtio and the port
-            would be.
+            would use it.
         """
         flavor = instance.flavor
         specs = flavor.extra_specs or {}
@@ -197,12 +199,12 @@ class RealtimeVifDriver(
     ) -> None:
         """Check the ports that an instance brings along, as a spawn would.
 
-        Nova builds an instance before it has any. Those are checked that
-        Neutron will bind to parents of this host; where none may be, nothing
-        that goes wrong here is in the way of a flavor that does not ask.
+        At a build the instance has no ports yet. Only ports that Neutron will
+        bind to parents of this host are checked. If they can't be listed, a
+        flavor that requests nothing of ours passes.
 
-        :param flavor: that it is to have here.
-        :param stays: whether it is on this host: its ports stay bound.
+        :param flavor: the flavor that the instance will have here.
+        :param stays: whether it is on this host already: its ports stay bound.
         :raises GuestRefused: if such a guest can't have one of them.
         :raises HostRefused: if this host has no place for one.
         """
@@ -242,18 +244,18 @@ class RealtimeVifDriver(
                 os_vif_plugin.check(ports.to_plug(vif, specs, virt_type), info)
 
     def plug(self, instance: Any, vif: Mapping[str, Any]) -> None:
-        """Plug a port; one that is plugged stays as it is.
+        """Plug a port; a plugged port is left as it is.
 
-        :raises VirtualInterfacePlugException: with the sentence of why not.
-            nova-compute survives that one when it starts, and a build is
-            tried on another host.
+        :raises VirtualInterfacePlugException: with the sentence that says
+            why. nova-compute survives this exception at its start, and tries
+            a build on another host.
         """
         if not ports.is_ours(vif):
             super().plug(instance, vif)
             return
         virt_type = nova.conf.CONF.libvirt.virt_type
         if virt_type == "lxc" and self._runs(instance):
-            # libvirt has moved it inside.
+            # libvirt has moved its interface into the container.
             LOG.debug(
                 "port=%s left as it is: its container runs",
                 vif["id"],
@@ -284,9 +286,9 @@ class RealtimeVifDriver(
     def unplug(self, instance: Any, vif: Mapping[str, Any]) -> None:
         """Unplug a port; it is no error if it is gone.
 
-        A port that Neutron has bound to nobody by now may have been ours: it
-        was if the interface that we made for it is there. What goes wrong
-        with it does not keep Nova from its own unplug.
+        A port that is no longer bound in Neutron was ours if the interface
+        that we made for it exists. An error with such a port does not prevent
+        Nova's own unplug.
 
         :raises VirtualInterfaceUnplugException: with the sentence.
         """
@@ -333,7 +335,7 @@ class RealtimeVifDriver(
 def _takes_no_virtio(
     specs: Mapping[str, str], image_meta: Any, found: str | None
 ) -> bool:
-    """Return whether virtio is but Nova's default, for a guest without any.
+    """Return whether a bare guest has virtio only because of Nova's default.
 
     :param found: the model that Nova chose.
     """
@@ -350,7 +352,7 @@ def _is_bare(specs: Mapping[str, str]) -> bool:
 
 def _set_model(made: Any, name: str) -> None:
     made.model = name
-    # All others are virtio's.
+    # The other settings apply to virtio only.
     made.driver_name = None
     made.driver_packed = False
     made.vhost_queues = None
@@ -359,7 +361,7 @@ def _set_model(made: Any, name: str) -> None:
 
 
 def _numa_node(instance: Any) -> int | None:
-    """Return the host's NUMA node of an instance that is on one alone."""
+    """Return the host NUMA node of an instance on one node only, else None."""
     topology = instance.numa_topology
     if topology is None or len(topology.cells) != 1:
         return None
@@ -368,7 +370,7 @@ def _numa_node(instance: Any) -> int | None:
 
 
 def _sentence(error: Exception) -> str:
-    # os_vif's own message has the whole VIF before it, and Nova cuts a fault
-    # to 255 bytes.
+    # os_vif's own message starts with the whole VIF, and Nova truncates a
+    # fault to 255 bytes.
     inner = getattr(error, "kwargs", {}).get("err")
     return str(error if inner is None else inner)

@@ -19,7 +19,7 @@ _MULTIPLIER = "realtime_host_weight_multiplier"
 
 LOG = logging.getLogger(__name__)
 
-#: What a host satisfies that is to be kept free for realtime instances.
+#: The request that a host satisfies if it is kept free for realtime instances.
 _REALTIME = requests.Request(realtime=True, dedicated_cpus=True)
 
 
@@ -38,7 +38,7 @@ class RealtimeHostWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
     for realtime ones all hosts weigh the same. It never waits for facts.
     """
 
-    # Nova scales weights to what lies between these.
+    # Bounds by which Nova normalises the weights.
     minval = 0.0
     maxval = 1.0
 
@@ -52,9 +52,9 @@ class RealtimeHostWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
         self._faulty = False
 
     def weight_multiplier(self, host_state: Any) -> float:
-        """Return how much the weigher counts.
+        """Return the multiplier of this weigher for a host.
 
-        :param host_state: a HostState; its aggregates may override.
+        :param host_state: a HostState; its aggregates may override the option.
         """
         conf = nova.conf.CONF
         multiplier: float = utils.get_weight_multiplier(
@@ -72,8 +72,8 @@ class RealtimeHostWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
         try:
             return _weights(hosts, weight_properties)
         except Exception:
-            # It weighs hosts for flavors that ask nothing of us: whatever is
-            # wrong here, they are placed as if it were not.
+            # It weighs hosts for flavors that request nothing of ours: these
+            # are placed normally, whatever is wrong here.
             if not self._faulty:
                 self._faulty = True
                 LOG.exception(
@@ -98,6 +98,6 @@ def _is_realtime(spec: Any) -> bool:
     try:
         request = requests.parse(request_spec.extra_specs(spec))
     except requests.RequestError:
-        # No host passes the filter with it.
+        # No host passes the filter with invalid extra specs.
         return False
     return request.realtime_cpus

@@ -15,8 +15,8 @@ from sriov_rt.parse import errors
 #: MAXSMP (NR_CPUS_RANGE_END in arch/x86/Kconfig).
 MAX_CPUS = 8192
 
-#: The longest text taken, in characters: every second of MAX_CPUS, each by
-#: its number, is a third of it.
+#: The longest accepted text, in characters: a list of every second CPU of
+#: MAX_CPUS, each by its number, takes a third of it.
 MAX_TEXT = 64 * 1024
 
 _CPU_LIST = "cpu list"
@@ -33,7 +33,7 @@ _REGION = re.compile(
     rf"|(?:(?i:all)|(?P<first>{_NUMBER}){_BLANK}-{_BLANK}(?P<last>{_NUMBER}))"
     rf"(?::(?P<used>{_NUMBER})/(?P<group>{_NUMBER}))?)"
 )
-#: As far as a text can be the start of a region, to say where it goes wrong.
+#: The longest start of a region, to report where a text goes wrong.
 _START_OF_REGION = re.compile(
     rf"(?:\^{_BLANK})?"
     rf"(?:(?:(?i:all)|{_NUMBER}{_BLANK}-{_BLANK}{_NUMBER})"
@@ -52,7 +52,7 @@ class CpuSet(Set[int]):
     1 kB, where a frozenset takes half a megabyte.
 
     :param cpus: CPU numbers, below MAX_CPUS.
-    :raises ValueError: for a number that is none.
+    :raises ValueError: for an invalid CPU number.
     """
 
     __slots__ = ("_bits",)
@@ -116,7 +116,7 @@ class CpuSet(Set[int]):
         return Set.__eq__(self, other)
 
     def __hash__(self) -> int:
-        # As a frozenset's, which may be equal.
+        # The same as that of a frozenset, which may be equal.
         return self._hash()
 
     def isdisjoint(self, other: Iterable[Any]) -> bool:
@@ -140,15 +140,15 @@ def parse_cpu_list(
     """Return the CPUs of a list such as ``0-3,8`` or ``0-63:2/16``.
 
     The grammar is the kernel's (bitmap_parselist in lib/bitmap-str.c):
-    numbers and ranges with commas or blanks between; of a range, a number of
-    CPUs of each group may be taken; an empty text is the empty set.
+    numbers and ranges separated by commas or blanks. A range may be limited
+    to a number of CPUs of each group; an empty text is the empty set.
 
-    :param exclusions: take ``^4`` and ``^4-7`` as well, which leave CPUs out
-        wherever they stand, and blanks around numbers: the grammar of Nova's
+    :param exclusions: also accept ``^4`` and ``^4-7``, which exclude CPUs
+        wherever they appear, and blanks around numbers: the grammar of Nova's
         ``cpu_dedicated_set`` (parse_cpu_spec in nova/virt/hardware.py).
-    :param possible: how many CPUs there can be, at least 1: makes ``all``
-        and ``N``, the last one, known, and a CPU beyond it an error as in
-        the kernel.
+    :param possible: how many CPUs there can be, at least 1. It defines
+        ``all`` and ``N``, the last CPU, and makes a CPU beyond it an error as
+        in the kernel.
     :raises ParseError: if it is no such list, is longer than MAX_TEXT or
         names a CPU beyond ``possible`` or MAX_CPUS.
     """
@@ -176,7 +176,7 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 
 def _runs(cpus: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the first and the last of CPUs that follow each other."""
+    """Return the first and last CPU of each run of consecutive CPUs."""
     runs: list[tuple[int, int]] = []
     for cpu in sorted(set(cpus)):
         if runs and cpu == runs[-1][1] + 1:
@@ -193,8 +193,8 @@ def _range(first: int, last: int) -> str:
 def format_short_cpu_list(cpus: Iterable[int]) -> str:
     """Return CPUs in the shortest form that the kernel takes: ``1-7:1/2``.
 
-    Runs of one length at one distance become a range with the part of each
-    group that is used, where that is shorter.
+    Runs with the same length and distance become a range with the used part
+    of each group, if that is shorter.
 
     :param cpus: CPU numbers, in any order.
     """
@@ -214,7 +214,7 @@ def format_short_cpu_list(cpus: Iterable[int]) -> str:
 
 
 def _repeats(runs: Sequence[tuple[int, int]]) -> int:
-    """Return how many runs from the first on have its length and distance."""
+    """Return how many runs, from the first on, repeat regularly."""
     count = 1
     while count < len(runs):
         (first, last), (start, end) = runs[count - 1], runs[count]
@@ -226,7 +226,7 @@ def _repeats(runs: Sequence[tuple[int, int]]) -> int:
 
 
 def format_cpu_mask(cpus: Iterable[int]) -> str:
-    """Return CPUs as the kernel takes a mask: ``ff,ffffffff``.
+    """Return CPUs as a mask in the kernel's form: ``ff,ffffffff``.
 
     :param cpus: CPU numbers, in any order.
     """
@@ -289,7 +289,7 @@ def _no_region(
 
 
 def _region_bits(region: re.Match[str], possible: int | None) -> int:
-    """Return a region as a bit mask, in steps of the order of its text."""
+    """Return a region as a bit mask, checked in the order of its text."""
     count = MAX_CPUS if possible is None else min(possible, MAX_CPUS)
     if region["cpu"]:
         return 1 << _cpu(region, "cpu", count, possible)
@@ -322,8 +322,8 @@ def _stride(used: int, group: int, length: int) -> int:
     """Return ``used`` bits out of every ``group``, in ``length`` bits."""
     bits = (1 << used) - 1
     while group < length:
-        # Twice as many groups each time, for the work to stay near the
-        # size of the result.
+        # Doubles the groups each time, so that the work stays near the size
+        # of the result.
         bits |= bits << group
         group *= 2
     return bits & ((1 << length) - 1)

@@ -20,7 +20,7 @@ _FORM = re.compile(r"(\d{1,9})([smhd]?)", re.ASCII)
 def parse_duration(text: str) -> int:
     """Return the seconds of a whole number and a unit; seconds without one.
 
-    :raises ParseError: if it is no span, or none of 1 s to a year.
+    :raises ParseError: if it is not a span from 1 s to a year.
     """
     found = _FORM.fullmatch(text)
     if found is None:
@@ -35,7 +35,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(seconds: int) -> str:
-    """Return a span as the two largest units that it has, such as ``1h5m``."""
+    """Return a span in its two largest units, such as ``1h5m``."""
     parts = []
     for unit, size in UNITS.items():
         count, seconds = divmod(seconds, size)

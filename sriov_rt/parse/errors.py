@@ -4,17 +4,18 @@
 
 from sriov_rt import exceptions
 
-#: How much of a refused text an error shows, in characters.
+#: The most characters of a refused text that an error shows.
 MAX_TEXT = 80
 
 
 class ParseError(exceptions.SriovRtError, ValueError):
-    """A text that is not in the grammar it should be in.
+    """A text does not follow its grammar.
 
-    :param what: what was to be parsed, such as ``cpu list``.
-    :param text: the whole text; kept shortened to MAX_TEXT characters.
+    :param what: what was parsed, such as ``cpu list``.
+    :param text: the whole text; it is stored shortened to MAX_TEXT characters.
     :param problem: what is wrong or what was expected, a clause.
-    :param position: where, in characters from 0; None for the whole text.
+    :param position: position of the problem, in characters from 0; None for
+        the whole text.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class ParseError(exceptions.SriovRtError, ValueError):
 
 
 def check_length(what: str, text: str, limit: int) -> None:
-    """Refuse a text that is longer than its parser takes.
+    """Refuse a text that is longer than its parser accepts.
 
     :param limit: the longest text, in characters.
     :raises ParseError: if it is longer.

@@ -3,10 +3,10 @@
 """Feature files of Node Feature Discovery's local source.
 
 Grammar and meaning are those of NFD 0.18 (source/local/local.go): lines of
-``key=value`` or ``key`` (which is ``key=true``), and comments of which some
-steer the lines below them::
+``key=value`` or ``key`` (which means ``key=true``), and comments, some of
+which control the lines below them::
 
-    # +expiry-time=2030-01-31T12:00:00Z   what follows counts until then
+    # +expiry-time=2030-01-31T12:00:00Z   the lines below expire then
     # +no-label                           the next line makes no label
     # +no-feature                         the next line makes no raw feature
 """
@@ -22,11 +22,11 @@ from sriov_rt.parse import label
 #: The longest file, in bytes: MaxFeatureFileSize of NFD.
 MAX_FILE = 65536
 
-#: NFD puts it before each key that is written without a prefix.
+#: Prefix that NFD adds to each key without one.
 PREFIX = "feature.node.kubernetes.io"
 
-#: The prefixes below kubernetes.io that NFD may set labels in (its
-#: pkg/apis/nfd/v1alpha1), themselves and what ends with them.
+#: The prefixes below kubernetes.io in which NFD may set labels (its
+#: pkg/apis/nfd/v1alpha1): these, and prefixes that end with them.
 _ALLOWED = (PREFIX, "profile.node.kubernetes.io")
 
 _FILE = "feature file"
@@ -43,8 +43,8 @@ _RFC3339 = re.compile(
 class Features:
     """Labels of a feature file.
 
-    :param labels: full key to value, of the lines that make labels now.
-    :param problems: what was passed over and why, a clause each.
+    :param labels: full key to value, from the lines that make labels now.
+    :param problems: which lines were ignored and why, a clause each.
     :param expires_at: Unix time in seconds at which the first of the labels
         expires; None if none does.
     """
@@ -55,7 +55,7 @@ class Features:
 
 
 def parse_features(text: str, now: float) -> Features:
-    """Return the labels of a feature file at a time; total on its lines.
+    """Return the labels of a feature file at a time; bad lines are ignored.
 
     :param now: Unix time in seconds.
     :raises ParseError: only for a text longer than :data:`MAX_FILE`, in
@@ -64,7 +64,7 @@ def parse_features(text: str, now: float) -> Features:
     if len(text) > MAX_FILE or len(text.encode(errors="replace")) > MAX_FILE:
         raise errors.ParseError(_FILE, text, f"longer than {MAX_FILE} bytes")
     reader = _Reader(now)
-    # NFD splits at \n alone, and trims each line.
+    # NFD splits only at \n, and trims each line.
     for number, line in enumerate(text.split("\n"), 1):
         reader.take(number, line.strip())
     return Features(
@@ -78,7 +78,7 @@ def parse_features(text: str, now: float) -> Features:
 
 
 def parse_time(text: str) -> float:
-    """Return the Unix time, in seconds, that an RFC 3339 time is.
+    """Return the Unix time, in seconds, of an RFC 3339 time.
 
     Fractions of a second are cut off.
 
@@ -99,12 +99,12 @@ def parse_time(text: str) -> float:
 
 
 def full_key(key: str) -> str:
-    """Return a label's key with NFD's prefix, if it has none."""
+    """Return a label's key, with NFD's prefix if it has none."""
     return key if "/" in key else f"{PREFIX}/{key}"
 
 
 def why_not_label(key: str, value: str) -> str | None:
-    """Return why NFD makes no label of a key in full and a value."""
+    """Return why NFD makes no label of a full key and a value."""
     problem = label.why_not_key(key) or label.why_not_value(value)
     if problem:
         return problem
@@ -122,7 +122,7 @@ def why_not_label(key: str, value: str) -> str | None:
 
 
 class _Reader:
-    """The state from one line to the next."""
+    """State of the reader between lines."""
 
     def __init__(self, now: float) -> None:
         self.labels: dict[str, tuple[str, float | None]] = {}

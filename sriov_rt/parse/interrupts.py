@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Interrupts by CPU, as /proc/interrupts counts them."""
+"""Interrupts by CPU, as counted in /proc/interrupts."""
 
 import re
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from sriov_rt.parse import errors
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.text import masked
 
-#: The longest text that is taken, in characters: a line an interrupt, in it
-#: eleven characters a CPU (show_interrupts in kernel/irq/proc.c).
+#: The longest accepted text, in characters: one line for each interrupt, with
+#: eleven characters for each CPU (show_interrupts in kernel/irq/proc.c).
 MAX_TEXT = 8 * 1024 * 1024
 
 #: The longest name of an interrupt that is kept, in characters.
@@ -24,13 +24,13 @@ _COLUMNS = re.compile(r" {2,}|\t")
 def parse_interrupts(
     text: str, cpus: CpuSet
 ) -> Mapping[int, tuple[str, Mapping[int, int]]]:
-    """Return number to name, and CPU to count, of each interrupt.
+    """Return each interrupt's number to its name and its counts by CPU.
 
-    Those without a number (the local timer's, calls of other CPUs) are left
-    out, and so are lines that are not whole.
+    Interrupts without a number (the local timer's, calls of other CPUs) and
+    incomplete lines are left out.
 
-    :param cpus: to count on.
-    :raises ParseError: for a text that is too long, or has no head.
+    :param cpus: the CPUs whose counts to return.
+    :raises ParseError: for a text that is too long, or has no header.
     """
     what = "/proc/interrupts"
     errors.check_length(what, text, MAX_TEXT)

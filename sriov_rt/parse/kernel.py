@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
 
-#: The longest command line taken, in characters; COMMAND_LINE_SIZE is 2048
-#: on x86 and arm64 (asm/setup.h) and 4096 where it is largest (s390).
+#: The longest accepted command line, in characters. COMMAND_LINE_SIZE is 2048
+#: on x86 and arm64 (asm/setup.h), and 4096 at most (s390).
 MAX_COMMAND_LINE = 64 * 1024
 
 #: __NEW_UTS_LEN in include/uapi/linux/utsname.h.
@@ -21,7 +21,7 @@ MAX_RELEASE = 64
 #: kernel/sched/isolation.c).
 ISOLCPUS_FLAGS = frozenset({"nohz", "domain", "managed_irq"})
 
-#: A double quote starts or ends a stretch in which blanks do not separate.
+#: An argument. Between double quotes, blanks do not separate arguments.
 _ARGUMENT = re.compile(r'(?:[^\s"]++|"[^"]*+"?+)++', re.ASCII)
 _FLAG = re.compile(r"[A-Za-z][^,]*")
 _FLAG_NAME = re.compile(r"[A-Za-z_]+")
@@ -34,10 +34,10 @@ _RELEASE = re.compile(
 class KernelCommandLine:
     """The parameters of a command line, in its order.
 
-    A hyphen and an underscore in a key are the same (parameqn in
+    A hyphen and an underscore in a key are equivalent (parameqn in
     kernel/params.c).
 
-    :param parameters: keys and values; None is a key without a value.
+    :param parameters: keys and values; None for a key without a value.
     """
 
     parameters: tuple[tuple[str, str | None], ...]
@@ -83,10 +83,10 @@ class KernelVersion:
 def parse_kernel_command_line(text: str) -> KernelCommandLine:
     """Return the parameters of a kernel command line.
 
-    It is split as the kernel splits it (next_arg in lib/cmdline.c). What
-    follows ``--`` is for init and left out (parse_args in kernel/params.c).
+    It is split as by the kernel (next_arg in lib/cmdline.c). Arguments after
+    ``--`` are for init and left out (parse_args in kernel/params.c).
 
-    :param text: what ``/proc/cmdline`` holds.
+    :param text: content of ``/proc/cmdline``.
     :raises ParseError: if it is longer than MAX_COMMAND_LINE.
     """
     errors.check_length("kernel command line", text, MAX_COMMAND_LINE)
@@ -102,8 +102,8 @@ def parse_kernel_command_line(text: str) -> KernelCommandLine:
 def split_command_line(text: str) -> tuple[list[str], list[str]]:
     """Return the kernel's arguments, and those for init.
 
-    :param text: what ``/proc/cmdline`` holds.
-    :returns: those for init with the ``--`` before them, if there are any.
+    :param text: content of ``/proc/cmdline``.
+    :returns: two lists; the second one starts with ``--`` unless it is empty.
     """
     words = [each[0] for each in _ARGUMENT.finditer(text.removesuffix("\n"))]
     end = words.index("--") if "--" in words else len(words)
@@ -114,8 +114,8 @@ def parse_isolcpus(value: str, possible: int | None = None) -> IsolCpus:
     """Return the flags and CPUs of a value of isolcpus=.
 
     As in the kernel (housekeeping_isolcpus_setup in
-    kernel/sched/isolation.c) flags come first, unknown ones are passed over,
-    and without a known one it is ``domain``.
+    kernel/sched/isolation.c), flags come first, unknown ones are ignored, and
+    without a known one ``domain`` is used.
 
     :param value: such as ``managed_irq,domain,2-7``.
     :param possible: how many CPUs there can be, to know ``N``.
@@ -152,10 +152,10 @@ def parse_isolcpus(value: str, possible: int | None = None) -> IsolCpus:
 def isolation(
     line: KernelCommandLine, possible: int | None = None
 ) -> Mapping[str, cpulist.CpuSet]:
-    """Return the CPUs that each flag of isolcpus= is in force for.
+    """Return the CPUs of each flag of isolcpus= that is in force.
 
-    Several parameters add up; one that names other CPUs for a flag that an
-    earlier one has set is dropped as a whole (housekeeping_setup in
+    Several parameters add up. A parameter that names other CPUs for a flag of
+    an earlier one is dropped as a whole (housekeeping_setup in
     kernel/sched/isolation.c).
 
     :param possible: how many CPUs there can be, to know ``N``.
@@ -172,7 +172,7 @@ def isolation(
 def parse_version(release: str) -> KernelVersion:
     """Return the version of a release such as ``6.1.0-44-rt-amd64``.
 
-    :param release: what uname or ``/proc/sys/kernel/osrelease`` says.
+    :param release: output of uname or ``/proc/sys/kernel/osrelease``.
     :raises ParseError: if it does not start with two or three numbers, or
         has blanks or more than MAX_RELEASE characters.
     """
@@ -192,11 +192,11 @@ def _same(key: str) -> str:
 
 
 def _split(argument: str) -> tuple[str, str | None]:
-    """Return the key and the value of an argument, its quotes taken off."""
+    """Return the key and the value of an argument, without its quotes."""
     quoted = argument.startswith('"')
     if quoted:
         argument = argument[1:]
-    # An equals sign in the first place belongs to the key.
+    # An equals sign at the start belongs to the key.
     equals = argument.find("=", 1)
     if equals < 0:
         return (argument.removesuffix('"') if quoted else argument), None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""State of the kubelet's CPU manager, as its checkpoint file has it."""
+"""State of the kubelet's CPU manager, from its checkpoint file."""
 
 import json
 from typing import Any
@@ -10,11 +10,11 @@ from sriov_rt.parse import errors
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.text import masked
 
-#: The longest file that is taken, in bytes: 110 pods (the kubelet's default
-#: maxPods) of some containers each take about 20 kB.
+#: The longest accepted file, in bytes: 110 pods (the kubelet's default
+#: maxPods) with a few containers each take about 20 kB.
 MAX_TEXT = 1024 * 1024
 
-#: The most containers with static CPUs that are taken.
+#: The most containers with static CPUs that are accepted.
 MAX_CONTAINERS = 8192
 
 #: The longest name of a pod or container (RFC 1123, Kubernetes).
@@ -33,13 +33,13 @@ def parse_cpu_manager_state(
 ) -> tuple[tuple[Container, ...], CpuSet | None]:
     """Return the containers with static CPUs, sorted, and the shared CPUs.
 
-    The form is that of ``cpu_manager_state``: CPUManagerCheckpointV2 of
+    The format is that of ``cpu_manager_state``: CPUManagerCheckpointV2 of
     Kubernetes' pkg/kubelet/cm/cpumanager/state/checkpoint.go. Its checksum
-    is Go's own and is not checked.
+    is specific to Go and is not checked.
 
-    :returns: None for the shared CPUs without the policy ``static``: then
+    :returns: the shared CPUs are None unless the policy is ``static``: then
         the kubelet confines no container.
-    :raises ParseError: for another form.
+    :raises ParseError: for another format.
     """
     errors.check_length(_WHAT, text, MAX_TEXT)
     try:

@@ -28,7 +28,7 @@ _NAME_RULE = (
 
 
 def why_not_key(text: str) -> str | None:
-    """Return why a text is no label key; None if it is one.
+    """Return why a text is not a label key; None if it is.
 
     :param text: ``name`` or ``prefix/name``.
     """
@@ -42,16 +42,16 @@ def why_not_key(text: str) -> str | None:
 
 
 def why_not_value(text: str) -> str | None:
-    """Return why a text is no label value; None if it is one."""
+    """Return why a text is not a label value; None if it is."""
     if not text or _is_name(text):
         return None
     return f"a value has to be empty or {_NAME_RULE}"
 
 
 def integer(value: str) -> int | None:
-    """Return the integer that a label's value is; None if it is none.
+    """Return a label's value as an integer; None if it is not one.
 
-    It is one if Go's strconv.ParseInt takes it: an int64 in decimal.
+    An integer is what Go's strconv.ParseInt accepts: a decimal int64.
     """
     if value.isascii() and value.isdigit() and len(value) < 19:
         return int(value)

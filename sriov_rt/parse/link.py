@@ -4,23 +4,23 @@
 
 import re
 
-#: The longest name of an interface: IFNAMSIZ less its end (linux/if.h).
+#: The longest name of an interface: IFNAMSIZ without the zero (linux/if.h).
 MAX_INTERFACE = 15
 
 #: 802.1Q's greatest VLAN id; 4095 is reserved.
 MAX_VLAN = 4094
 
-#: The MAC that is none (is_zero_ether_addr in linux/etherdevice.h).
+#: The MAC that means no MAC (is_zero_ether_addr in linux/etherdevice.h).
 NO_MAC = "00:00:00:00:00:00"
 
-# Printable ASCII, without characters that mean something elsewhere: a path or
-# PF/index, an alias (eth0:1) or a pattern of the kernel's (eth%d).
+# Printable ASCII without characters that have a meaning elsewhere: in a path
+# or PF/index, in an alias (eth0:1) or in a kernel's pattern (eth%d).
 _INTERFACE = re.compile(
     rf"(?!\.\.?$)[!-$&-.0-9;-~]{{1,{MAX_INTERFACE}}}", re.ASCII
 )
 
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
-# The widest, InfiniBand's, is 20 bytes.
+# The longest address, InfiniBand's, has 20 bytes.
 _HARDWARE_ADDRESS = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5,19}")
 
 
@@ -38,13 +38,13 @@ def is_mac(text: str) -> bool:
 
 
 def is_hardware_address(text: str) -> bool:
-    """Return whether a text is a MAC, or a longer one, in lower case."""
+    """Return whether a text is a MAC or a longer address, in lower case."""
     return _HARDWARE_ADDRESS.fullmatch(text) is not None
 
 
 def is_multicast(mac: str) -> bool:
     """Return whether a MAC is a multicast address.
 
-    :param mac: one that :func:`is_mac` takes.
+    :param mac: a MAC that :func:`is_mac` accepts.
     """
     return bool(int(mac[:2], 16) & 1)

@@ -6,14 +6,14 @@ from sriov_rt.parse import errors
 
 
 def parse_int(text: str, what: str, minimum: int, maximum: int) -> int:
-    """Return the decimal number that a text is.
+    """Return a decimal text as a number.
 
-    Unlike int() it takes no spaces, underscores, plus signs or digits of
-    other scripts; and it looks at the length before it converts.
+    Unlike int() it accepts no spaces, underscores, plus signs or digits of
+    other scripts, and it checks the length before it converts.
 
     :param what: what the number is, for the error.
-    :param minimum: the least value; a minus sign is taken if it is negative.
-    :raises ParseError: if it is no number or not within the bounds.
+    :param minimum: the least value; a minus sign is valid if it is negative.
+    :raises ParseError: if the text is not a number within the bounds.
     """
     negative = minimum < 0 and text.startswith("-")
     digits = text[1:] if negative else text

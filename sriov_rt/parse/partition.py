@@ -6,13 +6,13 @@ import re
 
 from sriov_rt.parse import errors
 
-#: The state of a cgroup whose CPUs leave the scheduler's load balancing.
+#: The state of a cgroup whose CPUs are not load-balanced by the scheduler.
 ISOLATED = "isolated"
 
-#: The states of a cgroup that has its CPUs for itself.
+#: The states of a cgroup with exclusive CPUs.
 OWN = frozenset({"root", ISOLATED})
 
-#: The longest text taken, in characters. The longest reason of the kernel
+#: The longest accepted text, in characters. The kernel's longest reason
 #: (perr_strings in kernel/cgroup/cpuset.c) has some 60.
 MAX_TEXT = 256
 
@@ -24,7 +24,7 @@ _STATE = re.compile(
 def parse_partition(text: str) -> str:
     """Return the state of a partition, such as ``isolated``.
 
-    One that cannot be in force is ``isolated invalid`` or ``root invalid``,
+    The state of an invalid one is ``isolated invalid`` or ``root invalid``,
     with the kernel's reason in parentheses (Linux 5.19).
 
     :raises ParseError: for a text that no kernel writes.

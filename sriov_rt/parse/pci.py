@@ -21,11 +21,11 @@ _ID = re.compile(
 
 @dataclasses.dataclass(frozen=True, order=True, slots=True)
 class PciAddress:
-    """Where a PCI function is, ordered as lspci lists them.
+    """Address of a PCI function; addresses sort in the order of lspci.
 
     :param domain: 16 bits by ACPI's _SEG; Intel's VMD numbers its own from
         0x10000 (vmd_find_free_domain in drivers/pci/controller/vmd.c), so up
-        to 32 bits are taken, as in libvirt.
+        to 32 bits are accepted, as in libvirt.
     :param bus: 8 bits.
     :param device: 5 bits, the slot (PCI_SLOT in include/uapi/linux/pci.h).
     :param function: 3 bits (PCI_FUNC there).
@@ -68,7 +68,7 @@ class PciId:
     """Vendor and product of a PCI device.
 
     :param vendor: 16 bits.
-    :param product: 16 bits; None for any of the vendor's.
+    :param product: 16 bits; None for any product of the vendor.
     """
 
     vendor: int

@@ -12,7 +12,7 @@ from sriov_rt.parse import numbers
 MAX_VCPUS = 4096
 
 #: The most vCPU-pCPU pairs of one topology: 1,024 vCPUs that float over 256
-#: pCPUs each. It bounds what a short text of wide ranges can take.
+#: pCPUs each. It limits the size of a short text with wide ranges.
 MAX_PAIRS = 1024 * 256
 
 _PINNING = "pinning"
@@ -22,12 +22,13 @@ _PIN = re.compile(r"([0-9]+)#([0-9^,-]+)")
 def parse_pinning(text: str) -> tuple[tuple[int, cpulist.CpuSet], ...]:
     """Return the vCPUs and their pCPUs of ``0#6_1#7-9,^8``.
 
-    The grammar is that of oVirt's CPU pinning topology: ``v#p`` with ``_``
-    between, p a list of CPUs, ranges and, after ``^``, exclusions.
+    The grammar is that of oVirt's CPU pinning topology: ``v#p`` items
+    separated by ``_``, where p lists CPUs, ranges and, after ``^``,
+    exclusions.
 
     :returns: (vCPU, pCPUs) pairs in the order of the text.
     :raises ParseError: if it is no such topology, names a vCPU twice, leaves
-        one without a pCPU, or is beyond MAX_VCPUS, cpulist.MAX_CPUS,
+        one without a pCPU, or exceeds MAX_VCPUS, cpulist.MAX_CPUS,
         cpulist.MAX_TEXT or MAX_PAIRS.
     """
     errors.check_length(_PINNING, text, cpulist.MAX_TEXT)

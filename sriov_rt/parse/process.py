@@ -8,7 +8,7 @@ import re
 from sriov_rt.parse import errors
 from sriov_rt.parse.text import masked
 
-#: The longest text of a file that is taken, in characters.
+#: The longest accepted text of a file, in characters.
 MAX_TEXT = 8192
 
 #: The longest name of a unit that is kept, in characters.
@@ -21,12 +21,12 @@ POLICIES = ("other", "fifo", "rr", "batch", "", "idle", "deadline", "ext")
 _KERNEL_THREAD = 0x00200000
 _NO_SETAFFINITY = 0x04000000
 
-#: What runtimes name the cgroup of a container after: 64 hex digits, of which
-#: people use the first 12.
+#: A container's id in its cgroup's name: 64 hex digits, of which people use
+#: the first 12.
 _CONTAINER_ID = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
 #: Cgroups that libvirt makes for a guest, with systemd and without
-#: (src/util/virsystemd.c, src/util/vircgroup.c). Not below a container, whose
-#: root may name cgroups of its own.
+#: (src/util/virsystemd.c, src/util/vircgroup.c). Not inside a container,
+#: whose root can choose the names of its cgroups.
 _GUEST = re.compile(
     r"(?:/[^/]+\.slice)*/machine-(?:qemu|lxc)\\x2d"
     r"|(?:/machine|/[^/]+\.partition)*/[^/]+\.libvirt-(?:qemu|lxc)(?:/|$)"
@@ -35,7 +35,7 @@ _GUEST = re.compile(
 _POD = re.compile(
     r"/kubepods.{0,200}?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})"
 )
-#: Names of a unit, and of a container of LXC's.
+#: Names of a systemd unit, or of an LXC container.
 _UNIT = re.compile(r".+\.(?:service|scope)|lxc\.payload.+")
 _FIELD = re.compile(r"^(\w{1,32}):[ \t]*(.{0,4000})$", re.MULTILINE)
 
@@ -45,10 +45,10 @@ class Stat:
     """A line of proc_pid_stat(5).
 
     :param cpu: the CPU that the thread ran on last.
-    :param is_bound: whether the kernel keeps it on its CPUs, as it does those
-        of each CPU.
-    :param ticks: CPU time that it has taken, in units of 1/100 s (USER_HZ).
-    :param started: when it began, in the same units since the boot.
+    :param is_bound: whether the kernel keeps it on its CPUs, as it does with
+        per-CPU threads.
+    :param ticks: CPU time that it has used, in units of 1/100 s (USER_HZ).
+    :param started: when it started, in the same units since the boot.
     """
 
     thread: int
@@ -64,12 +64,12 @@ class Stat:
 
 
 def parse_stat(text: str) -> Stat:
-    """Return what a ``stat`` file says of a thread.
+    """Return a thread's ``stat`` file as a :class:`Stat`.
 
     :raises ParseError: for another text.
     """
     errors.check_length("stat of a thread", text, MAX_TEXT)
-    # A name may have any characters, the fields behind it have none of them.
+    # A name may contain any characters, but no later field has a ")".
     front, _, behind = text.rpartition(") ")
     number, _, name = front.partition(" (")
     # Numbered from 3 in proc_pid_stat(5): the state is the first one here.
@@ -98,7 +98,7 @@ def parse_stat(text: str) -> Stat:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Whom a process belongs to, by its cgroup.
+    """Owner of a process, from its cgroup.
 
     :param unit: its systemd unit or container, printable; empty for none.
     :param pod: UID of its pod; empty for none.
@@ -111,12 +111,12 @@ class Place:
 
 
 def parse_place(text: str) -> Place:
-    """Return what a ``cgroup`` file says; see cgroups(7).
+    """Return the owner from a ``cgroup`` file; see cgroups(7).
 
     :raises ParseError: for a text that is too long.
     """
     errors.check_length("cgroup of a process", text, MAX_TEXT)
-    # cgroup v2, or systemd's own hierarchy, or any: the deepest path.
+    # The deepest path, whether of cgroup v2, systemd's or another hierarchy.
     paths = [line.split(":", 2)[-1] for line in text.splitlines()]
     path = max(paths, key=lambda each: each.count("/"), default="")
     pod = _POD.match(path)
@@ -133,7 +133,7 @@ def parse_place(text: str) -> Place:
 
 
 def parse_status(text: str) -> dict[str, str]:
-    """Return field to value of a ``status`` file.
+    """Return the fields of a ``status`` file and their values.
 
     :raises ParseError: for a text that is too long.
     """
@@ -142,9 +142,10 @@ def parse_status(text: str) -> dict[str, str]:
 
 
 def kib(fields: dict[str, str], name: str) -> int:
-    """Return a field of memory, KiB; 0 if it is not there.
+    """Return a memory field, KiB; 0 if it is missing.
 
-    A kernel thread has none, and a kernel without huge pages not all.
+    A kernel thread has no such fields, and a kernel without huge pages has
+    only some.
     """
     number, _, unit = fields.get(name, "").partition(" ")
     if unit != "kB" or not (number.isascii() and number.isdigit()):

@@ -2,9 +2,9 @@
 
 """Kubernetes quantities, such as ``2``, ``500m`` or ``320Mi``.
 
-The forms are those of k8s.io/apimachinery (pkg/api/resource/quantity.go):
-what the API server gives for a count is one, with the largest suffix that
-leaves it whole.
+The forms are those of k8s.io/apimachinery (pkg/api/resource/quantity.go). The
+API server returns a count in one of them, with the largest suffix that leaves
+it a whole number.
 """
 
 import fractions
@@ -15,7 +15,7 @@ from sriov_rt.parse import label
 
 _QUANTITY = "Kubernetes quantity"
 
-#: The longest text taken: an int64 and a suffix need 22 characters.
+#: The longest accepted text: an int64 and a suffix need 22 characters.
 MAX_TEXT = 40
 
 _FORM = re.compile(
@@ -36,10 +36,11 @@ _UNITS = {
 
 
 def parse_count(text: str) -> int:
-    """Return the whole number that a quantity is, from 0 to 2^63 - 1.
+    """Return a quantity as a whole number from 0 to 2^63 - 1.
 
     :param text: such as ``8``, ``1k``, ``2Ki`` or ``1e3``.
-    :raises ParseError: for anything else, fractions and the negative too.
+    :raises ParseError: for anything else, including fractions and negative
+        numbers.
     """
     errors.check_length(_QUANTITY, text, MAX_TEXT)
     found = _FORM.fullmatch(text)
@@ -58,10 +59,10 @@ def parse_count(text: str) -> int:
 
 
 def parse(text: str) -> fractions.Fraction:
-    """Return the number that a quantity is, from 0 to 2^63 - 1.
+    """Return a quantity as a number from 0 to 2^63 - 1.
 
     :param text: such as ``500m``, ``1.5``, ``320Mi`` or ``8``.
-    :raises ParseError: for anything else, and for what is negative.
+    :raises ParseError: for anything else, including negative numbers.
     """
     errors.check_length(_QUANTITY, text, MAX_TEXT)
     found = _DECIMAL.fullmatch(text)

@@ -17,7 +17,7 @@ from sriov_rt.parse import errors
 from sriov_rt.parse import label
 from sriov_rt.parse import numbers
 
-#: What a flavor's extra spec holds, in characters.
+#: The longest value of a flavor's extra spec, in characters.
 MAX_TEXT = 255
 
 _SELECTOR = "label selector"
@@ -27,7 +27,7 @@ _SYMBOLS = frozenset({"==", "!=", "=", "!", "(", ")", ",", "<", ">"})
 
 
 class Operator(enum.StrEnum):
-    """How a requirement holds a label against its values."""
+    """How a requirement compares a label with its values."""
 
     EQUALS = "="
     NOT_EQUALS = "!="
@@ -75,7 +75,7 @@ class Requirement:
     key: str
     operator: Operator
     values: frozenset[str] = frozenset()
-    # Derived, for matches() to be quick. A sign of 0 is no comparison.
+    # Derived, to make matches() fast. A sign of 0 means no comparison.
     _negated: bool = _derived(False)
     _sign: int = _derived(0)
     _bound: int = _derived(0)
@@ -91,8 +91,8 @@ class Requirement:
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether the label of this key satisfies the requirement.
 
-        A missing label satisfies ``!=``, ``notin`` and ``!``, and no other.
-        For ``>`` and ``<`` the label has to be an integer.
+        A missing label satisfies only ``!=``, ``notin`` and ``!``. For ``>``
+        and ``<`` the label has to be an integer.
         """
         value = labels.get(self.key)
         if value is None:
@@ -134,12 +134,12 @@ class Selector:
 def parse_selector(
     text: str, *, default_prefix: str | None = None, limit: int = MAX_TEXT
 ) -> Selector:
-    """Return the selector that a text is, its keys in full.
+    """Return a text as a selector with full keys.
 
     :param text: such as ``a=b, c notin (d, e), !f, g>5``.
-    :param default_prefix: the prefix of keys that are written without one.
-    :param limit: the longest text taken, in characters.
-    :raises ParseError: with the position, if the text is no selector.
+    :param default_prefix: the prefix for keys that are written without one.
+    :param limit: the longest accepted text, in characters.
+    :raises ParseError: with the position, if the text is not a selector.
     """
     errors.check_length(_SELECTOR, text, limit)
     parser = _Parser(text, default_prefix)
@@ -215,7 +215,7 @@ class _Parser:
             raise self._error(error.problem) from None
 
     def _value(self) -> str:
-        """Take a value, which may be empty, and leave the cursor behind it."""
+        """Return a value, which may be empty, and move the cursor past it."""
         value = self._word
         if not value or value in _SYMBOLS:
             return ""

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Text from elsewhere, without the characters that steer a terminal."""
+"""External text without the characters that control a terminal."""
 
 
 def printable(text: str) -> str:
-    """Return text whose control characters are escaped."""
+    """Return text with its control characters escaped."""
     return "".join(
         each if each.isprintable() else f"\\x{ord(each):02x}" for each in text
     )
 
 
 def masked(text: str) -> str:
-    """Return text of the same length, a "?" for each control character."""
+    """Return text with a "?" in place of each control character."""
     return "".join(each if each.isprintable() else "?" for each in text)

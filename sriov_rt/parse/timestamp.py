@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Moments for people, and as they are typed."""
+"""Times as shown to people and as typed by them."""
 
 import datetime
 import time
@@ -11,8 +11,8 @@ from sriov_rt.parse import errors
 def text(at: float) -> str:
     """Return a Unix time to the minute, such as ``2026-11-28 20:15 UTC``.
 
-    A number that is no time of a clock is returned as it is: it may come
-    from any host.
+    A number that is not a valid time is returned as it is: it may come from
+    any host.
     """
     try:
         return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
@@ -21,11 +21,11 @@ def text(at: float) -> str:
 
 
 def parse(typed: str) -> float:
-    """Return the Unix time in seconds of a moment in ISO 8601.
+    """Return the Unix time in seconds of a time in ISO 8601.
 
-    One without a time zone is in UTC, as every time that is printed.
+    A time without a time zone is in UTC, as is every printed time.
 
-    :raises ParseError: if it is none.
+    :raises ParseError: if it is not a time.
     """
     try:
         found = datetime.datetime.fromisoformat(typed.removesuffix(" UTC"))

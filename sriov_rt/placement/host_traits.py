@@ -14,10 +14,10 @@ from sriov_rt.placement import label_traits as label_traits
 from sriov_rt.reason import Reason
 from sriov_rt.request import grammar
 
-#: The traits that the host's own facts decide begin so.
+#: Prefix of the traits that the host's own facts decide.
 PREFIX = "CUSTOM_SRIOV_RT_"
 
-#: The traits that are ours begin so; no other one is ever touched.
+#: Prefixes of our traits; no other trait is ever touched.
 PREFIXES = (PREFIX, label_traits.PREFIX)
 
 REALTIME = PREFIX + "REALTIME"
@@ -32,7 +32,7 @@ TRAITS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
         },
         PREFIX + "PREEMPT_RT": {"sriov_rt:kernel": "preempt_rt"},
         PREFIX + "ONLOAD": {"sriov_rt:onload": "required"},
-        # Any certificate that counts.
+        # Any valid certificate.
         LATENCY_CERTIFIED: {
             "sriov_rt:max_latency_us": str(grammar.MAX_LATENCY_US)
         },
@@ -41,7 +41,7 @@ TRAITS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
 
 
 def verdicts(facts: HostFacts, now: float) -> Mapping[str, tuple[Reason, ...]]:
-    """Return why the host does not have each trait; empty where it has.
+    """Return why the host lacks each trait; no Reasons if it has the trait.
 
     :param now: Unix time, seconds.
     """
@@ -53,14 +53,14 @@ def verdicts(facts: HostFacts, now: float) -> Mapping[str, tuple[Reason, ...]]:
 
 
 def fulfilled(found: Mapping[str, tuple[Reason, ...]]) -> frozenset[str]:
-    """Return the traits that no Reason stands against."""
+    """Return the traits without a Reason against them."""
     return frozenset(trait for trait, reasons in found.items() if not reasons)
 
 
 def merged(there: Set[str], ours: Set[str]) -> frozenset[str]:
-    """Return all traits of the provider, with ours as they are to be.
+    """Return the provider's new traits: those of others, and ours.
 
-    :param there: those that the provider has now, of whomever.
+    :param there: all traits that the provider has now.
     """
     others = {each for each in there if not each.startswith(PREFIXES)}
     return frozenset(others | ours)

@@ -2,10 +2,10 @@
 
 """Labels as traits in Placement.
 
-A trait has to be the same on every host that has the label, and no other
-label's: its name is made of the label alone, and two labels never have one
-trait. A label of a known form keeps its letters; any other one gets a hash of
-itself behind two underscores, which no known form has.
+A label must have the same trait on every host, and no other label may have
+that trait. So the trait's name is made of the label alone. A label of a known
+form keeps its letters; for any other label, two underscores and a hash of the
+label follow, which no known form has.
 """
 
 import fnmatch
@@ -21,7 +21,7 @@ from sriov_rt.parse import features
 
 LOG = logging.getLogger(__name__)
 
-#: The traits that are made of labels begin so.
+#: Prefix of the traits that are made of labels.
 PREFIX = "CUSTOM_NFD_"
 
 #: The longest name of a trait (os_traits, and placement's schema).
@@ -53,7 +53,7 @@ FLAGS = re.compile(
     r"|kernel-selinux\.enabled"
 )
 
-#: The same with values: whole numbers, which stand last.
+#: The same for labels with whole numbers as values, which end the trait.
 NUMBERS = re.compile(
     r"kernel-version\.(?:major|minor|revision)"
     r"|cpu-model\.(?:family|id)"
@@ -65,8 +65,8 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 def name(key: str, value: str) -> str:
     """Return the trait of a label.
 
-    :param key: in full.
-    :param value: as any label may have it.
+    :param key: full key of the label.
+    :param value: any value of a label.
     """
     short = key.removeprefix(_NFD)
     if short != key:
@@ -85,7 +85,8 @@ def name(key: str, value: str) -> str:
 def of(labels: LabelFacts, allowed: Iterable[str]) -> frozenset[str]:
     """Return the traits of the labels that are allowed and not stale.
 
-    :param allowed: shell patterns of keys; one without a slash is NFD's.
+    :param allowed: shell patterns of keys; NFD's prefix is added to a pattern
+        without a slash.
     """
     values, sources, stale = labels.values, labels.sources, labels.stale
     if (

@@ -24,10 +24,10 @@ MICROVERSION = "1.6"
 
 
 class PlacementUnreachable(reconciler.NotYet):
-    """Keystone or Placement gave no answer that can be used.
+    """Keystone or Placement gave no usable answer.
 
     :param why: a clause.
-    :param remedy: another one.
+    :param remedy: a clause.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class PlacementUnreachable(reconciler.NotYet):
 
 
 class PlacementRefused(reconciler.NotYet):
-    """Placement understood, and said no.
+    """Placement refused a request.
 
     :param request: method and path.
     :param status: HTTP status.
-    :param text: Placement's own words.
+    :param text: Placement's own message.
     """
 
     def __init__(self, request: str, status: int, text: str) -> None:
@@ -71,7 +71,7 @@ class ProviderMissing(reconciler.NotYet):
 
 
 class GenerationConflict(reconciler.NotYet):
-    """Others changed the provider since it was read."""
+    """Somebody else changed the provider after it was read."""
 
     def __init__(self, uuid: str) -> None:
         self.uuid = uuid
@@ -90,10 +90,10 @@ class ProviderTraits:
 
 
 def adapter(conf: cfg.ConfigOpts) -> Adapter | None:
-    """Return a client as ``[placement]`` says; None where it says nothing.
+    """Return a client configured by ``[placement]``; None if it is empty.
 
-    :raises keystoneauth1.exceptions.ClientException: where what it says is
-        not complete.
+    :raises keystoneauth1.exceptions.ClientException: if ``[placement]`` is
+        incomplete.
     """
     group = options.GROUP
     auth = loading.load_auth_from_conf_options(conf, group)
@@ -128,7 +128,7 @@ class Placement:
         self._client = client
 
     def find(self, name: str) -> str:
-        """Return the uuid of the provider of this name.
+        """Return the uuid of the provider with this name.
 
         :raises ProviderMissing: if there is none.
         """
@@ -158,15 +158,15 @@ class Placement:
     def set_traits(self, uuid: str, traits: Set[str], generation: int) -> None:
         """Replace all traits of the provider.
 
-        :param generation: the one at which they were read.
-        :raises GenerationConflict: if it is another one by now.
+        :param generation: the provider's generation when they were read.
+        :raises GenerationConflict: if it has changed since.
         """
         self._replace(uuid, "traits", {"traits": sorted(traits)}, generation)
 
     def _replace(
         self, uuid: str, what: str, body: dict[str, Any], generation: int
     ) -> None:
-        """Replace what a provider has, if it is of this generation still."""
+        """Replace a provider's traits if its generation has not changed."""
         body = {**body, "resource_provider_generation": generation}
         try:
             self._request(
@@ -190,13 +190,13 @@ class Placement:
                 method,
                 microversion=microversion,
                 raise_exc=False,
-                # keystoneauth1's own one waits until a time of the wall
-                # clock: for days where that was put back by days.
+                # keystoneauth1's own semaphore waits for a time of the wall
+                # clock: for days if the clock was set back by days.
                 rate_semaphore=contextlib.nullcontext(),
                 **arguments,
             )
         except ks_exceptions.Unauthorized as error:
-            # Its own words have the id of the request, another one each time.
+            # The error's own text has the request id, which always differs.
             raise PlacementUnreachable(
                 "Keystone refuses the user or the password: 401",
                 "correct them in [placement], and restart sriov-rt-agent",
@@ -223,7 +223,7 @@ class Placement:
 def field(found: Any, name: str, kind: type) -> Any:
     """Return a member of an answer.
 
-    :raises PlacementUnreachable: if it has none, or one of another kind.
+    :raises PlacementUnreachable: if it is missing, or of another kind.
     """
     value = found.get(name) if isinstance(found, dict) else None
     if not isinstance(value, kind):
@@ -231,16 +231,16 @@ def field(found: Any, name: str, kind: type) -> Any:
     return value
 
 
-#: How often a provider that others change meanwhile is read again at once,
-#: before the agent waits. nova-compute writes to it once a minute.
+#: Attempts in a row to set the traits of a provider that others change, before
+#: the agent waits. nova-compute writes to it once a minute.
 ATTEMPTS = 4
 
 
 class Provider:
     """The resource provider of one host.
 
-    :param client: reads and sets.
-    :param host: the name that Nova calls the host by; for the log.
+    :param client: reads and sets the traits.
+    :param host: Nova's name of the host, for the log.
     """
 
     def __init__(self, client: Placement, host: str, node: str) -> None:
@@ -249,18 +249,18 @@ class Provider:
         self._node = node
 
     def set_traits(self, desired: frozenset[str]) -> None:
-        """Give the provider those of our traits, and no other of ours.
+        """Set our traits of the provider to exactly these.
 
         :param desired: names that begin with one of
             :data:`host_traits.PREFIXES`.
-        :raises NotYet: whatever stands in the way; trying again may help.
+        :raises NotYet: if that is impossible now; trying again may help.
         """
         try:
             uuid = self._client.find(self._node)
         except ProviderMissing:
             if desired:
                 raise
-            # No provider has none of our traits: that was to be reached.
+            # Without a provider there are no traits of ours, as desired.
             return
         for attempt in range(1, ATTEMPTS + 1):
             try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Request of a flavor, parsed once from its extra specs."""
+"""Request of a flavor, parsed from its extra specs."""
 
 import contextlib
 import re
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class RequestError(exceptions.SriovRtError, ValueError):
-    """A flavor's extra specs ask for something that cannot be.
+    """A flavor's extra specs request something impossible.
 
     :param problems: extra-spec key to a sentence, at least one.
     """
@@ -38,8 +38,8 @@ class RequestError(exceptions.SriovRtError, ValueError):
         )
 
 
-#: What Nova's own extra specs keep in the guest: key, the values that ask.
-#: (nova/virt/hardware.py and nova/virt/libvirt/driver.py read them.)
+#: Nova's extra specs that keep a device in the guest: key, values, device
+#: (read by nova/virt/hardware.py and nova/virt/libvirt/driver.py).
 _NOVA_KEEPS: tuple[tuple[str, frozenset[str], words.DeviceClass], ...] = (
     ("hw_rng:allowed", frozenset({"true"}), words.DeviceClass.RNG),
     (
@@ -53,7 +53,7 @@ _NOVA_KEEPS: tuple[tuple[str, frozenset[str], words.DeviceClass], ...] = (
 _PAGE_SIZE = re.compile(r"([0-9]{1,9})([KMG]B)?", re.ASCII)
 _PAGE_UNITS = {"KB": 1, "MB": 1024, "GB": 1024 * 1024}
 
-#: The largest page that is no huge one, on any architecture, KiB.
+#: The largest base page size of any architecture, KiB.
 _SMALL_KIB = 64
 
 #: Keys by which Nova claims CPUs without ``hw:cpu_policy``
@@ -61,7 +61,7 @@ _SMALL_KIB = 64
 _CPUS = re.compile(r"resources(?:[1-9][0-9]*)?:([VP])CPU", re.ASCII)
 
 
-#: What people write for the namespace.
+#: Misspellings of the namespace.
 _MISSPELT = re.compile(r"(?i)\s*sriov[-_. ]?rt\s*[:._-]")
 
 
@@ -71,9 +71,9 @@ def asks(extra_specs: Iterable[str]) -> bool:
 
 
 def misspelt(extra_specs: Iterable[str]) -> tuple[str, ...]:
-    """Return the keys that were to be ours, and that nothing reads.
+    """Return the keys that are probably meant as ours, but not recognised.
 
-    Nova stores a key of a namespace that nobody validates.
+    Nova stores any key in a namespace without a validator.
     """
     return tuple(
         key
@@ -85,8 +85,8 @@ def misspelt(extra_specs: Iterable[str]) -> tuple[str, ...]:
 def parse(extra_specs: Mapping[str, str]) -> Request:
     """Return the Request of a flavor's extra specs.
 
-    :param extra_specs: all of them; those of other namespaces are passed
-        over, but for the ``hw:`` ones that a Request builds on.
+    :param extra_specs: all of the flavor's; other namespaces are ignored,
+        except for the ``hw:`` keys that a Request builds on.
     :raises RequestError: with every problem found, not just the first.
     """
     values: dict[str, Any] = {}
@@ -133,8 +133,8 @@ def _kept_by_nova(
 def _huge_page_kib(text: str) -> int | None:
     """Return a page size, KiB; 0 for any huge page, None for none.
 
-    As _get_numa_pagesize_constraint of nova/virt/hardware.py reads it: KiB
-    without a unit. What Nova refuses is left to Nova.
+    It is read as by _get_numa_pagesize_constraint of nova/virt/hardware.py:
+    without a unit in KiB. Values that Nova refuses are left to Nova.
     """
     if text == "large":
         return 0
@@ -146,11 +146,11 @@ def _huge_page_kib(text: str) -> int | None:
 
 
 def _claimed_cpus(extra_specs: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys that claim CPUs, with V or P for which; as Nova does."""
+    """Return the keys that claim CPUs in Nova, with V or P for the kind."""
     found = {}
     for key, text in extra_specs.items():
         match = _CPUS.fullmatch(key)
-        # Nova passes over what is no number.
+        # Nova ignores values that are not numbers.
         with contextlib.suppress(ValueError):
             if match and int(text):
                 found[key] = match[1]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The extra specs of the ``sriov_rt`` namespace, and how each is read.
+"""The extra specs of the ``sriov_rt`` namespace, and their parsers.
 
-One table: the API's validators, the filter, the guest hook and the docs all
-read the grammar from here.
+The API's validators, the filter, the guest hook and the docs all use this one
+table.
 """
 
 import dataclasses
@@ -25,10 +25,10 @@ NFD_PREFIX = "feature.node.kubernetes.io"
 #: (nova/db/api/models.py, FlavorExtraSpecs.value).
 MAX_VALUE = 255
 
-#: One second: no certificate above it could call a host realtime.
+#: One second: no host with a greater latency could be called realtime.
 MAX_LATENCY_US = 1_000_000
 
-#: The release of extra specs that name none.
+#: Release of the extra specs that name no later one.
 FIRST = "the first release"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -39,13 +39,13 @@ class Key:
     """One extra spec of ours.
 
     :param field: the field of :class:`Request` that it sets.
-    :param values: its values, in words, for messages and docs.
-    :param help: what it asks for, one sentence.
-    :param parse: text to the field's value; raises ParseError.
-    :param unset: what a flavor without it has: one of its values, or words.
-    :param parts: of a host's facts that decide on it, beside its CPUs and
-        Nova's (sriov_rt.facts.PARTS); hooks of guests observe no others.
-    :param since: the release that had it first; :data:`FIRST` or a number.
+    :param values: description of its values, for messages and docs.
+    :param help: what it requests, one sentence.
+    :param parse: converts text to the field's value; raises ParseError.
+    :param unset: the default: one of its values, or a description.
+    :param parts: the parts of a host's facts that decide on it, besides CPUs
+        and Nova's (sriov_rt.facts.PARTS); guest hooks observe no others.
+    :param since: the first release with it; :data:`FIRST` or a number.
     """
 
     field: str
@@ -251,8 +251,8 @@ def parse_value(name: str, text: str) -> Any:
     """Return the value of one extra spec of ours.
 
     :param name: the key without its namespace, such as ``kernel``.
-    :param text: the value as the flavor has it.
-    :raises ParseError: for an unknown name, or a value out of the grammar.
+    :param text: the value in the flavor.
+    :raises ParseError: for an unknown name or an invalid value.
     """
     key = KEYS.get(name)
     if key is None:

@@ -3,7 +3,7 @@
 """A Request outside Nova: one line of text, or the attributes of an element.
 
 The names are those of the extra specs, without their namespace. ``pinning``
-stands beside them, since outside Nova nobody else says where vCPUs go.
+is an additional one, since outside Nova nothing else assigns pCPUs to vCPUs.
 """
 
 import dataclasses
@@ -12,26 +12,27 @@ from collections.abc import Mapping
 from sriov_rt.parse import errors
 from sriov_rt.request import grammar
 
-#: What stands between two extra specs. oVirt ends a property at a semicolon,
-#: selectors have commas and spaces, and none of our values has this.
+#: Separator of two extra specs. oVirt ends a property at a semicolon, and
+#: selectors contain commas and spaces; none of our values contains this.
 SEPARATOR = "&"
 
-#: The name that pCPUs of vCPUs have; see sriov_rt.parse.pinning.
+#: The name of the vCPUs' pinning to pCPUs; see sriov_rt.parse.pinning.
 PINNING = "pinning"
 
-#: The longest text, in characters: more than all keys at their longest.
+#: The longest text, in characters: enough for all keys at their longest.
 MAX_TEXT = (len(grammar.KEYS) + 1) * (grammar.MAX_VALUE + 32)
 
-#: The longest pinning: a host's worth of vCPUs, each ``1023#1023_``.
+#: The longest pinning, in characters: a host full of vCPUs, each taking
+#: ``1023#1023_``.
 MAX_PINNING = 16 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestRequest:
-    """Request of a guest by the means of its manager, not parsed yet.
+    """Request of a guest from its manager, not parsed yet.
 
     :param extra_specs: by full key, such as ``sriov_rt:guest``.
-    :param pinning: pCPUs of its vCPUs, ``0#6_1#7``; None for none.
+    :param pinning: pCPUs of its vCPUs, such as ``0#6_1#7``; None for none.
     """
 
     extra_specs: Mapping[str, str]
@@ -39,11 +40,11 @@ class GuestRequest:
 
 
 def from_text(text: str) -> GuestRequest:
-    """Return the request of a text.
+    """Return the request in a text.
 
-    :param text: such as ``realtime=required & guest=lean``; an empty one is a
-        request too: for clean VFs alone.
-    :raises ParseError: if it is too long, or a part is no ``KEY=VALUE``.
+    :param text: such as ``realtime=required & guest=lean``; an empty text is
+        a request for clean VFs only.
+    :raises ParseError: if it is too long, or a part is not ``KEY=VALUE``.
     """
     errors.check_length("request", text, MAX_TEXT + MAX_PINNING)
     found: dict[str, str] = {}
@@ -60,10 +61,10 @@ def from_text(text: str) -> GuestRequest:
 
 
 def from_values(values: Mapping[str, str]) -> GuestRequest:
-    """Return the request of values by their names.
+    """Return the request made of named values.
 
-    :param values: with or without the namespace in their names.
-    :raises ParseError: for a name that no extra spec has.
+    :param values: name to value; names may include the namespace.
+    :raises ParseError: for a name that is not an extra spec's.
     """
     specs = {}
     pinning = None

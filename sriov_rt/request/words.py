@@ -60,7 +60,7 @@ VIF_MODES: Mapping[VifKind, tuple[str, ...]] = {
     VifKind.IPVLAN: ("l2", "l3", "l3s"),
 }
 
-#: NIC families that have a name in ``sriov_rt:nic``, by PCI vendor.
+#: PCI vendors of the NIC families with a name in ``sriov_rt:nic``.
 #: 10ee is Xilinx, under whose id AMD sells Solarflare's later NICs.
 NIC_VENDORS: Mapping[str, frozenset[str]] = {
     "solarflare": frozenset({"1924", "10ee"}),
@@ -78,9 +78,9 @@ class Vif:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nic:
-    """The NICs that serve: any of ``vendors``, of ``device`` if given.
+    """The suitable NICs: any of ``vendors``, of ``device`` if given.
 
-    :param name: as the flavor says it.
+    :param name: its name in the flavor.
     :param vendors: PCI vendor ids, four hex digits; empty for any.
     :param device: PCI device id, or None for any.
     """
@@ -100,10 +100,10 @@ class Scheduling:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attachment:
-    """A network that an instance is to have a port on.
+    """A network on which an instance will have a port.
 
-    :param network: its UUID in Neutron; None where no accelerated endpoints
-        have to be kept apart on it.
+    :param network: its UUID in Neutron; None if accelerated ports on it don't
+        have to be kept apart.
     :param physical_network: None if it is not known.
     """
 
@@ -120,12 +120,12 @@ class Request:
         ``resources:PCPU``, by which Nova dedicates CPUs too.
     :param mixed_cpus: ``hw:cpu_policy=mixed``.
     :param realtime_cpus: ``hw:cpu_realtime``, or ``sriov_rt:realtime``.
-    :param huge_page_kib: ``hw:mem_page_size`` where it is a huge page's, KiB;
-        0 for ``large``, None for none.
+    :param huge_page_kib: ``hw:mem_page_size`` if it is a huge page size, KiB;
+        0 for ``large``, None for no huge pages.
     :param keep: device classes that ``lean`` and ``bare`` leave in.
     :param max_latency_us: worst latency in µs that a certificate may show.
-    :param attachments: not the flavor's but the instance's, from who places
-        it: networks on which Onload may accelerate its ports.
+    :param attachments: networks on which Onload may accelerate the instance's
+        ports; not from the flavor, but from the scheduler.
     """
 
     realtime: bool = False

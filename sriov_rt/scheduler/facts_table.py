@@ -16,21 +16,21 @@ from sriov_rt.scheduler.rivals import Rivals
 
 LOG = logging.getLogger(__name__)
 
-#: Bytes that the facts of a host may take, in the mean over ``max_hosts``. Of
-#: a host with 64 CPUs, 256 VFs and 80 labels they take half of it.
+#: Bytes that the facts of a host may take, on average over ``max_hosts``. A
+#: host with 64 CPUs, 256 VFs and 80 labels takes half of it.
 FACTS_BYTES = 64 * 1024
 
-#: Seconds between two lines in the log about a table that is full.
+#: Seconds between two log lines about a full table.
 _FULL_LOG_S = 60.0
 
 
 class Entry:
     """One report of a host; the next report makes another Entry.
 
-    :param facts: what decisions read of them.
-    :param digest: of the facts that it sent.
-    :param confirmed: monotonic time in seconds at which they last held.
-    :param size: of its facts, in bytes.
+    :param facts: the facts that decisions read.
+    :param digest: digest of the facts that the host sent.
+    :param confirmed: monotonic time of their last confirmation, seconds.
+    :param size: size of ``facts`` in bytes.
     """
 
     __slots__ = ("__weakref__", "confirmed", "digest", "facts", "size")
@@ -48,14 +48,14 @@ class FactsTable:
     """Facts by host. One thread or several write; readers take no lock.
 
     Nova's name of a host is unique among all cells, and libvirt gives each
-    host one node: that node's name is of no consequence here.
+    host one node: the node's name does not matter here.
 
-    :param max_hosts: hosts beyond it are refused, and so are facts beyond
-        that many times FACTS_BYTES.
-    :param stale_s: seconds after which a host gives way when the table is
-        full.
+    :param max_hosts: most hosts in the table. Their facts may take FACTS_BYTES
+        times this number.
+    :param stale_s: seconds without a report after which a host is removed
+        when the table is full.
     :param monotonic: the clock, seconds.
-    :ivar rivals: who reports as which host.
+    :ivar rivals: the agents that report as each host.
     """
 
     def __init__(
@@ -71,21 +71,21 @@ class FactsTable:
         self._entries: dict[str, Entry] = {}
         self._full_logged = -_FULL_LOG_S
         self.rivals = Rivals(max_hosts, stale_s, monotonic)
-        #: What the facts of all entries take.
+        #: Size of the facts of all entries.
         self._bytes = 0
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """The hosts, by Nova's name. To be read only."""
+        """The entries by Nova's name of the host; read-only."""
         return self._entries
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def put(self, host: str, digest: str, facts: HostFacts) -> bool:
-        """Keep what decisions read of a host; False if the table is full.
+        """Store a host's decisive facts; return False if the table is full.
 
-        :param digest: names the facts in the heartbeats that follow, hex.
+        :param digest: hex digest that later heartbeats use for these facts.
         :raises ValueError: for a digest that is not hex.
         """
         packed = bytes.fromhex(digest)
@@ -100,9 +100,9 @@ class FactsTable:
         return True
 
     def confirm(self, host: str, digest: str) -> bool:
-        """Note that a host's facts hold; return False if it has others.
+        """Confirm a host's facts; return False if the table has others.
 
-        :param digest: of the facts that hold, hex.
+        :param digest: hex digest of the host's current facts.
         """
         entry = self._entries.get(host)
         if entry is None or entry.digest.hex() != digest:
@@ -118,16 +118,16 @@ class FactsTable:
     def refuse(self, host: str, problem: str) -> None:
         """Drop a host whose facts cannot be read.
 
-        What it was is no longer what it is: it serves no realtime.
+        Its earlier facts no longer apply, so it serves no realtime.
 
-        :param problem: what is wrong with them.
+        :param problem: what is wrong with the facts.
         """
         self.forget(host)
 
     def _has_room(self, host: str, size: int) -> bool:
-        """Return whether a host's facts may come in, in place of its old.
+        """Return whether a host's facts fit in place of its earlier ones.
 
-        :param size: of the facts, in bytes.
+        :param size: size of the facts in bytes.
         """
         if self._fits(host, size):
             return True
@@ -141,7 +141,7 @@ class FactsTable:
         self._bytes = sum(each.size for each in self._entries.values())
         if self._fits(host, size):
             return True
-        # What the host was is no longer what it is.
+        # The host's earlier facts no longer apply.
         self._drop(host)
         if now - self._full_logged >= _FULL_LOG_S:
             self._full_logged = now

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Listener for the agents' reports, which also requests them."""
+"""Listener for the agents' reports; it also requests them."""
 
 import logging
 import math
@@ -20,19 +20,20 @@ from sriov_rt.service import messaging
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two requests to the agents; what comes between is joined.
+#: Seconds between two requests to the agents; requests in between are joined.
 REQUEST_INTERVAL_S = 1.0
 
-#: Hosts in one request. Others wait for their next heartbeat: requesting the
-#: reports of all instead would let one sender of made-up heartbeats have
-#: every host report each second.
+#: Hosts in one request; the others wait for their next heartbeat. If all were
+#: requested instead, a sender of forged heartbeats could make every host
+#: report each second.
 MAX_REQUESTED = 500
 
-#: Names of hosts, nodes, instances and networks that are taken: they go into
-#: the log. No longer than a host name can be (RFC 1035).
+#: Accepted names of hosts, nodes, instances and networks, which are logged: no
+#: longer than a host name can be (RFC 1035).
 NAME = re.compile(r"[!-~]{1,255}")
 
-#: Refusals that are logged in so many seconds; of the rest, how many.
+#: Refusals that are logged in a period of so many seconds; the others are only
+#: counted.
 LOGGED = 10
 LOGGED_S = 60.0
 
@@ -45,7 +46,7 @@ class _Complaints:
         self._count = 0
 
     def log(self, message: str, *arguments: object) -> None:
-        """Log a warning, unless there were enough of late."""
+        """Log a warning, unless the limit is reached."""
         now = time.monotonic()
         if now - self._since >= LOGGED_S:
             if self._count > LOGGED:
@@ -85,10 +86,10 @@ class Endpoint:
         digest: Any = None,
         document: Any = None,
     ) -> None:
-        """Take in all facts of a host, unless they are known already.
+        """Store all facts of a host, unless they are known already.
 
-        Every worker gets what another one requested at its start: what
-        nothing has changed in is not worth its decoding, 0.8 ms a host.
+        Every worker receives the reports that another one requested at its
+        start: decoding unchanged facts would waste 0.8 ms a host.
         """
         if not _named(host, node) or type(document) is not str:
             self._complaints.log(
@@ -115,7 +116,7 @@ class Endpoint:
         node: Any = None,
         digest: Any = None,
     ) -> None:
-        """Note that a host's facts hold, or ask it for those that do."""
+        """Confirm a host's facts, or request its current ones."""
         if not _named(host, node):
             self._complaints.log("Heartbeat refused: it names no host")
             return
@@ -131,14 +132,14 @@ class Endpoint:
             self._table.rivals.forget(host)
 
     def _is_of_rivals(self, context: Any, host: str) -> bool:
-        """Return whether two agents report as a host; drop it then.
+        """Return whether two agents report as a host; drop the host if so.
 
-        What one of two machines is says nothing about the other.
+        The facts of one machine say nothing about the other.
         """
         rivals = self._table.rivals
         before = rivals.of(host)
         if rivals.hear(host, context.get(messaging.AGENT)):
-            # If the other one lives it will be heard again.
+            # If the other agent still runs, it will report again.
             self._request(host)
         now = rivals.of(host)
         if now and not before:
@@ -192,7 +193,7 @@ class ReportRequests:
         self._stopping = threading.Event()
 
     def add(self, host: str | None = None) -> None:
-        """Request a report of a host, or of all hosts."""
+        """Request a report from a host, or from all hosts."""
         with self._lock:
             if host is None:
                 self._all = True
@@ -206,7 +207,7 @@ class ReportRequests:
         self._pending.set()
 
     def run(self) -> None:
-        """Send what is requested, until stopped."""
+        """Send the requests until stopped."""
         while True:
             self._pending.wait()
             if self._stopping.is_set():
@@ -225,8 +226,8 @@ class ReportRequests:
         try:
             self._cast(None if everyone else hosts)
         except Exception:
-            # oslo.messaging lets through what its driver's libraries raise
-            # (kombu's, amqp's and socket's errors): there is no common base.
+            # oslo.messaging passes on the errors of its driver's libraries
+            # (kombu, amqp and socket), which have no common base.
             LOG.warning(
                 "No reports requested from the agents; trying again",
                 exc_info=True,
@@ -238,10 +239,10 @@ class ReportRequests:
 
 
 class Listener:
-    """Reports of all agents, through one connection that heals by itself.
+    """Reports of all agents, through one connection that recovers by itself.
 
     :param server: a name that is unique among the listeners of this queue,
-        and the same after a restart: RabbitMQ keeps a queue by this name.
+        and the same after a restart: RabbitMQ keeps a queue of this name.
     :raises oslo_messaging.MessagingException: for a queue that can't be
         used as it is configured.
     """
@@ -270,8 +271,8 @@ class Listener:
         )
 
     def run(self) -> None:
-        """Listen until stopped; request a report of every agent at first."""
-        # One thread: of two reports of a host the later one has to win.
+        """Listen until stopped; first request a report from every agent."""
+        # One thread: of two reports from a host the later one must win.
         self._server.start(override_pool_size=1)
         self._requests.add()
         self._requests.run()

@@ -70,7 +70,7 @@ aggregate overrides it for the aggregate's hosts.
 ]
 
 
-#: Set to the same for nova-scheduler and for the compute hosts.
+#: Options with the same values for nova-scheduler and the compute hosts.
 SHARED_OPTS = [
     each
     for each in onload_options.ONLOAD_OPTS

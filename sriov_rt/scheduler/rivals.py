@@ -2,8 +2,8 @@
 
 """Agents that report as one host.
 
-An agent that starts again has another name, and its last one is never heard
-again. Of two agents of one host each is heard by turns.
+An agent gets a new name whenever it starts, and its old name never reports
+again. Two agents of one host report alternately.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from typing import Any
 
 _NAME = re.compile(r"[!-~]{1,300}")
 
-#: Agents of a host that are remembered beside the last one.
+#: Agents of a host that are remembered besides the last one.
 _KEPT = 4
 
 
@@ -23,9 +23,10 @@ _KEPT = 4
 class _Heard:
     """Agents of a host.
 
-    :param last: the one that reported last.
-    :param before: those that did before it, the latest first.
-    :param returned: when one of them was heard again, monotonic seconds.
+    :param last: the agent that reported last.
+    :param before: the agents that reported before it, the latest first.
+    :param returned: monotonic time in seconds at which one of them last
+        reported again.
     """
 
     last: str
@@ -36,8 +37,9 @@ class _Heard:
 class Rivals:
     """Agents by the host that they report as.
 
-    :param max_hosts: of more none is remembered.
-    :param end_s: seconds of one alone after which the others are gone.
+    :param max_hosts: most hosts to remember agents of.
+    :param end_s: seconds after which the others are taken for gone if only
+        one agent reports.
     :param monotonic: the clock, seconds.
     """
 
@@ -53,9 +55,9 @@ class Rivals:
         self._heard: dict[str, _Heard] = {}
 
     def hear(self, host: str, agent: Any) -> bool:
-        """Note who reports; return whether it took another one's place.
+        """Note who reports; return whether it replaces another agent.
 
-        :param agent: its name, as it came; one without a name is any.
+        :param agent: its name as received; an invalid name is ignored.
         """
         if type(agent) is not str or not _NAME.fullmatch(agent):
             return False
@@ -77,16 +79,16 @@ class Rivals:
         return True
 
     def of(self, host: str) -> str:
-        """Return the agents that report by turns, a list; empty for one."""
+        """Return a list of alternating agents as text; empty for one agent."""
         found = self._heard.get(host)
         if found is None or found.returned is None:
             return ""
         return ", ".join(sorted((found.last, *found.before)))
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the hosts of two agents."""
+        """Yield the hosts that several agents report as."""
         return (host for host in tuple(self._heard) if self.of(host))
 
     def forget(self, host: str) -> None:
-        """Forget a host whose agent was stopped; another may be left."""
+        """Forget a host whose agent was stopped; another agent may remain."""
         self._heard.pop(host, None)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts whose agents report, and which Nova does not know."""
+"""Hosts whose agents report, but which Nova does not know."""
 
 import logging
 import math
@@ -20,10 +20,10 @@ _LISTED = 10
 
 
 class UnknownHosts:
-    """Logs each such host once; an agent's wrong name is found by it.
+    """Logs each such host once, which reveals an agent with a wrong name.
 
     :param reported: returns the hosts whose agents report.
-    :param mapped: returns the hosts of all cells; it may wait, and fail.
+    :param mapped: returns the hosts of all cells; it may block or fail.
     :param monotonic: the clock, seconds.
     """
 
@@ -41,9 +41,9 @@ class UnknownHosts:
         self._logged: frozenset[str] = frozenset()
 
     def look(self) -> threading.Thread | None:
-        """Look in a thread for hosts that are new; return it if there is one.
+        """Look for new hosts in a thread; return the thread if one started.
 
-        Who schedules does not wait for it.
+        Scheduling does not wait for it.
         """
         now = self._monotonic()
         if now < self._next:
@@ -61,7 +61,7 @@ class UnknownHosts:
         try:
             self._known = frozenset(self._mapped())
         except Exception:
-            # Nova's database may be away, and raise anything.
+            # Nova's database may be unreachable, and raise anything.
             LOG.debug("The hosts of Nova were not read", exc_info=True)
             return
         unknown = {*self._reported()} - self._known

@@ -52,7 +52,7 @@ H = TypeVar("H", bound=Host)
 
 
 class Verdicts:
-    """Verdicts on hosts, by the facts table.
+    """Verdicts on hosts, from the facts table.
 
     :param max_age_s: seconds from which facts are stale.
     :param monotonic: the table's clock, seconds.
@@ -70,8 +70,8 @@ class Verdicts:
         self._max_age_s = max_age_s
         self._monotonic = monotonic
         self._wall = wall
-        # Verdicts by request and report. They go with the report, and the
-        # next report of a host is another one.
+        # Verdicts by request and report. A host's next report is another
+        # object, so the verdicts on its last one are not used again.
         self._kept = functools.lru_cache(MAX_REQUESTS)(_kept)
 
     def passing(
@@ -82,7 +82,7 @@ class Verdicts:
     ) -> list[H]:
         """Return the hosts that satisfy the request, in their order.
 
-        :param instance: UUID of the one to be placed.
+        :param instance: UUID of the instance to be placed.
         """
         if not request.attachments:
             return self._passing(request, hosts)
@@ -130,7 +130,7 @@ class Verdicts:
         return tuple(found)
 
     def known(self, hosts: Iterable[Host]) -> bool:
-        """Return whether there are fresh facts of every one of the hosts."""
+        """Return whether there are fresh facts of every host."""
         entries = self._table.entries
         oldest = self._monotonic() - self._max_age_s
         for host in hosts:
@@ -155,7 +155,7 @@ class Verdicts:
         hosts: Iterable[Host],
         instance: str | None = None,
     ) -> Sequence[Refusal]:
-        """Return why hosts fail, those with the same Reasons together."""
+        """Return why hosts fail; hosts with the same Reasons are grouped."""
         hosts = list(hosts)
         passing = {
             each.host for each in self.passing(request, hosts, instance)
@@ -191,10 +191,10 @@ class Verdicts:
         entry: Entry | None,
         instance: str | None,
     ) -> Iterator[Reason]:
-        """Yield the networks of which the host has no NIC left.
+        """Yield the networks for which the host has no NIC left.
 
-        An instance just placed is not in the facts yet; the compute host
-        checks again when it plugs the port, and Nova tries another one.
+        A newly placed instance is not in the facts yet; the compute host
+        checks again when it plugs the port, and Nova tries another host.
         """
         if entry is None or not request.onload or not request.attachments:
             return
@@ -215,8 +215,8 @@ def _kept(
 def _satisfies_until(request: Request, facts: DecisiveFacts) -> float:
     """Return the Unix time from which a host no longer satisfies a request.
 
-    Minus infinity if it does not now, infinity if time changes nothing: a
-    decision depends on the time only in when a certificate expires.
+    Minus infinity if it does not now, infinity if time changes nothing. A
+    decision depends on time only through the expiry of a certificate.
     """
     view = decide.View(now=_BEFORE_ALL_TIME)
     if not decide.satisfies(request, facts, view):
@@ -234,8 +234,8 @@ def _satisfies_until(request: Request, facts: DecisiveFacts) -> float:
 def _without_networks(request: Request) -> Request:
     """Return the part of a request whose verdicts are kept.
 
-    The physical networks count; where the endpoints of each network are
-    is decided for each instance again.
+    It has the physical networks; where the accelerated ports of each network
+    are is decided again for each instance.
     """
     if not request.attachments:
         return request
@@ -247,7 +247,7 @@ def _without_networks(request: Request) -> Request:
 
 
 def lines(refusals: Iterable[Refusal]) -> Iterator[str]:
-    """Yield the refusals in words: each host once, with all its Reasons."""
+    """Yield the refusals as text: each host once, with all its Reasons."""
     for refusal in refusals:
         why = "; ".join(f"{r.code}: {r.message}" for r in refusal.reasons)
         hosts = refusal.hosts
@@ -256,7 +256,7 @@ def lines(refusals: Iterable[Refusal]) -> Iterator[str]:
 
 
 def summary(refusals: Iterable[Refusal]) -> str:
-    """Return how many hosts fail for which Reason, the most common first."""
+    """Return how many hosts fail for each Reason, the most common first."""
     counts: collections.Counter[str] = collections.Counter()
     for refusal in refusals:
         for code in {reason.code for reason in refusal.reasons}:

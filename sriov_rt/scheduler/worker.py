@@ -21,11 +21,11 @@ from sriov_rt.service import messaging
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between attempts to listen. Lost connections are oslo.messaging's
-#: to restore; this is for a queue that can't be used as it is configured.
+#: Seconds between attempts to listen. oslo.messaging restores lost
+#: connections; this is for a queue that can't be used as it is configured.
 RETRY_S = 10.0
 
-#: Seconds between two looks at whether the hosts in question have answered.
+#: Seconds between two checks whether the hosts in question have reported.
 _POLL_S = 0.05
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -34,12 +34,13 @@ _ONE_AT_A_TIME = threading.Lock()
 class Worker:
     """Listener and facts table, from the first request on.
 
-    Nothing is started before that: nova-scheduler makes its filters and
-    only then forks.
+    Nothing is started before that, since nova-scheduler makes its filters
+    before it forks.
 
     :param monotonic: the clock, seconds.
-    :param server: the listener's name; None for that of all workers here.
-    :param listen: makes a listener, from what feeds it and is fed by it.
+    :param server: the listener's name; None for the common name of this
+        host's workers.
+    :param listen: makes a listener from configuration, name and table.
     """
 
     def __init__(
@@ -60,8 +61,8 @@ class Worker:
         self._conf = conf
         self._warmup_s = group.warmup_timeout
         self._monotonic = monotonic
-        # All workers of a host may have one name: reports come by fanout,
-        # for which each has a queue of its own, and a name with a process id
+        # All workers of a host may have one name: reports come by fanout, for
+        # which each worker has its own queue, and a name with a process id
         # would leave a queue behind at each restart.
         self._server = server or f"nova-scheduler.{socket.gethostname()}"
         self._listen = listen
@@ -72,13 +73,13 @@ class Worker:
         self._began = math.inf
 
     def start(self) -> None:
-        """Start to listen, once; returns at once."""
+        """Start to listen, unless started already; return immediately."""
         if self._thread is not None:
             return
         with self._lock:
             if self._thread is None:
                 self._began = self._monotonic()
-                # A daemon: it must not keep nova-scheduler from ending.
+                # A daemon thread does not keep nova-scheduler from exiting.
                 self._thread = threading.Thread(
                     target=self._run, name="sriov-rt-facts", daemon=True
                 )
@@ -115,8 +116,8 @@ class Worker:
                 LOG.info("Listening for reports as %s", self._server)
                 listener.run()
             except Exception:
-                # As in ReportRequests.send; nova-scheduler lives on, and
-                # places all other flavors.
+                # Anything, as in ReportRequests.send; nova-scheduler keeps
+                # running and places all other flavors.
                 LOG.exception(
                     "No facts of hosts can be received from %s, so that no "
                     "sriov_rt flavor can be placed; correct [sriov_rt] "

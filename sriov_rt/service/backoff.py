@@ -9,12 +9,12 @@ from collections.abc import Callable
 class Backoff:
     """Delays that double from one failure to the next, with jitter.
 
-    Without the jitter, all agents of a cloud would come back at the same
-    moment after RabbitMQ or Keystone was down.
+    Without the jitter, all agents of a cloud would try again at the same
+    moment after an outage of RabbitMQ or Keystone.
 
     :param first_s: the longest first delay, seconds.
     :param limit_s: the longest delay of all, seconds.
-    :param uniform: a random number between two bounds.
+    :param uniform: returns a random number between two bounds.
     """
 
     def __init__(

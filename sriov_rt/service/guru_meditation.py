@@ -14,7 +14,7 @@ from oslo_reports.generators.threading import GreenThreadReportGenerator
 
 
 class _Version:
-    """Version of the program in a report, by oslo.reports' own names."""
+    """Version of the program in a report, with oslo.reports' interface."""
 
     def vendor_string(self) -> str:
         return "OpenStack"
@@ -29,9 +29,9 @@ class _Version:
 class _Report(guru_meditation_report.TextGuruMeditation):
     """A report without green threads: no agent has any.
 
-    They are looked for among all objects of the process. A tuple that another
-    thread was building then ends in a SystemError of that thread
-    (bugs.python.org/issue15108), and an agent whose thread fails ends.
+    oslo.reports searches all objects of the process for them. A tuple that
+    another thread is building can then cause a SystemError in that thread
+    (bugs.python.org/issue15108), which would end the agent.
     """
 
     def add_section(
@@ -51,22 +51,22 @@ def handle_signals(
 ) -> None:
     """Write a report on SIGUSR2, and ignore SIGUSR1.
 
-    A report takes locks, which the thread that a signal interrupts may have:
-    it is not written by the handler, but by who is notified of the signal.
+    A report takes locks, which the interrupted thread may hold. So the signal
+    handler does not write it, but makes another thread do so.
 
     :param conf: with the options of :func:`register_options`.
-    :param name: the program's, in the names of the reports' files.
-    :param requested: is called on SIGUSR2, and calls :func:`write` soon.
+    :param name: the program's name, used in the reports' file names.
+    :param requested: called on SIGUSR2; must lead to a call of :func:`write`.
     """
-    # Reports came on SIGUSR1 once: it is not to end the agent.
+    # Reports came on SIGUSR1 once, so it must not end the agent.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGUSR2, lambda number, _frame: requested(number))
-    # They come by a file's change if the options say so.
+    # If the options say so, a file's change requests a report instead.
     _Report.setup_autorun(
         _Version(), service_name=name, conf=conf, setup_signal=False
     )
 
 
 def write(conf: cfg.ConfigOpts, name: str) -> None:
-    """Write a report to standard error, or where ``[oslo_reports]`` says."""
+    """Write a report to standard error or as ``[oslo_reports]`` says."""
     _Report.handle_signal(_Version(), name, conf.oslo_reports.log_dir, None)

@@ -2,9 +2,9 @@
 
 """Messages between agents and schedulers, over oslo.messaging.
 
-Agents cast reports to all schedulers (and whoever listens
-beside them); listeners cast ``report_now`` to all agents. Nothing waits for
-an answer: a lost message is made good by the digest in the next heartbeat.
+Agents cast reports to all schedulers (and any other listeners); listeners
+cast ``report_now`` to all agents. Nothing waits for an answer: the digest in
+the next heartbeat reveals a lost message.
 
 =============== ==================== =====================================
 topic           method               arguments
@@ -15,11 +15,11 @@ sriov_rt        gone                 host, node
 sriov_rt_agent  report_now           hosts: their names, or None for all
 =============== ==================== =====================================
 
-The context of a report says which agent sends it (:data:`AGENT`): its machine
-and a number of the process.
+The context of a report names the sending agent (:data:`AGENT`): its machine
+and a number for the process.
 
-Notifications for operators go where ``[oslo_messaging_notifications]`` sends
-them, as any OpenStack service's.
+Notifications for operators are sent as ``[oslo_messaging_notifications]``
+says, as in any OpenStack service.
 """
 
 import contextlib
@@ -40,20 +40,20 @@ VERSION = "1.0"
 REPORT_TOPIC = "sriov_rt"
 AGENT_TOPIC = "sriov_rt_agent"
 
-#: In the context of a report: the agent's name, unlike that of its host.
+#: Key in a report's context of the agent's name, which is not its host's.
 AGENT = "agent"
 
-#: Of a broker whose URL names no port.
+#: Port of a broker whose URL has none.
 _AMQP_PORT = 5672
 
-#: RabbitMQ's words for reports that nobody listens to any more. It deletes
-#: the exchange with the queue of the last listener, half an hour after that
-#: one left ([oslo_messaging_rabbit] rabbit_transient_queues_ttl).
-#: oslo.messaging declares an exchange only once a connection.
+#: RabbitMQ's message for reports without a listener. It deletes the exchange
+#: with the last listener's queue, half an hour after that listener left
+#: ([oslo_messaging_rabbit] rabbit_transient_queues_ttl). oslo.messaging
+#: declares an exchange only once per connection.
 _NO_LISTENER = f"NOT_FOUND - no exchange '{REPORT_TOPIC}_fanout'"
 
-#: RabbitMQ's words (403 and 530) where it refuses a user, a password or rights
-#: on the virtual host. No later attempt helps: options are read at the start.
+#: RabbitMQ's words (403 and 530) if it refuses a user, a password or access to
+#: the virtual host. Later attempts can't help: options are read at the start.
 _REFUSES = ("ACCESS_REFUSED", "NOT_ALLOWED")
 
 
@@ -99,7 +99,7 @@ def url(conf: cfg.ConfigOpts) -> oslo_messaging.TransportURL:
 
 
 def brokers(conf: cfg.ConfigOpts) -> str:
-    """Return the brokers of the queue, for a log: no user, no password."""
+    """Return the brokers of the queue for a log, without user or password."""
     try:
         parsed = url(conf)
     except oslo_messaging.MessagingException:
@@ -115,12 +115,12 @@ def brokers(conf: cfg.ConfigOpts) -> str:
 def unusable(conf: cfg.ConfigOpts, timeout_s: float = 2.0) -> str | None:
     """Return why the queue that the configuration names can't be used.
 
-    The URL is parsed, its driver loaded, and one of its brokers has to take
-    a connection; no user logs in. ``[DEFAULT] transport_url`` is the
-    service's own to check.
+    The URL is parsed, its driver is loaded, and one of its brokers has to
+    accept a connection; no user logs in. Checking ``[DEFAULT] transport_url``
+    is left to the service itself.
 
-    :param timeout_s: seconds that each broker has.
-    :returns: a clause, None if nothing was found.
+    :param timeout_s: time limit for each broker, seconds.
+    :returns: a clause; None if no problem was found.
     """
     conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
     if not conf.sriov_rt.transport_url:
@@ -150,8 +150,8 @@ def unusable(conf: cfg.ConfigOpts, timeout_s: float = 2.0) -> str | None:
 def target(topic: str, server: str | None = None) -> oslo_messaging.Target:
     """Return the target of a topic.
 
-    :param server: the listener's own name, unique among all; None for the
-        one who casts, who reaches every listener.
+    :param server: the listener's own name, unique among all; None for a
+        sender, whose casts reach every listener.
     """
     return oslo_messaging.Target(
         exchange=EXCHANGE,
@@ -163,9 +163,9 @@ def target(topic: str, server: str | None = None) -> oslo_messaging.Target:
 
 
 def remedy(error: str) -> str:
-    """Return what to do about a queue that cannot be used, a clause.
+    """Return what to do about an unusable queue, a clause.
 
-    :param error: the driver's own words.
+    :param error: the driver's error message.
     """
     if any(each in error for each in _REFUSES):
         return (
@@ -180,18 +180,18 @@ def nobody_listens(error: str) -> bool:
 
     The next connection declares the exchange again.
 
-    :param error: the driver's own words.
+    :param error: the driver's error message.
     """
     return _NO_LISTENER in error
 
 
 def log_no_listener_once() -> None:
-    """Keep from the log what oslo.messaging says of :func:`nobody_listens`.
+    """Filter oslo.messaging's log messages about :func:`nobody_listens`.
 
-    It calls the broker unreachable, at ERROR, before who casts can know. All
-    else that it logs stays.
+    It calls the broker unreachable, at ERROR, before the sender can know why.
+    All its other messages are still logged.
     """
-    # One function, which a logger adds once.
+    # A logger adds the same function only once.
     logging.getLogger("oslo.messaging._drivers.impl_rabbit").addFilter(
         _names_a_fault
     )
@@ -202,19 +202,20 @@ def _names_a_fault(record: logging.LogRecord) -> bool:
 
 
 def stop(server: Any, client: Any, method: str, **arguments: Any) -> None:
-    """Stop an RPC server without the seconds that an idle one would take.
+    """Stop an RPC server without waiting seconds for an idle one.
 
-    RabbitMQ's driver waits for messages for up to 5 s before it sees that it
-    is to stop (ACK_REQUEUE_EVERY_SECONDS_MAX in oslo.messaging's
+    RabbitMQ's driver waits for messages for up to 5 s before it notices that
+    it should stop (ACK_REQUEUE_EVERY_SECONDS_MAX in oslo.messaging's
     _drivers/amqpdriver.py). A message ends that wait.
 
-    :param client: sends to it, and tries once.
-    :param method: one that does nothing with these arguments.
+    :param client: sends to the server, trying once.
+    :param method: a method that does nothing with these arguments.
     """
     try:
         client.cast({}, method, **arguments)
     except Exception:
-        # There is no common base. Without it the server stops as well, later.
+        # Errors have no common base. Without the message the server stops
+        # later.
         LOG.debug("the message to itself was not sent", exc_info=True)
     server.stop()
     server.wait()
@@ -223,12 +224,12 @@ def stop(server: Any, client: Any, method: str, **arguments: Any) -> None:
 def notifier(
     conf: cfg.ConfigOpts, publisher: str
 ) -> oslo_messaging.Notifier | None:
-    """Return what sends notifications; None without a driver.
+    """Return a sender of notifications; None without a driver.
 
     They go to the queue of :func:`transport`, unless
     ``[oslo_messaging_notifications] transport_url`` names another one.
 
-    :param publisher: who sends them, such as ``sriov-rt-agent:rt-1``.
+    :param publisher: the sender's name, such as ``sriov-rt-agent:rt-1``.
     :raises oslo_messaging.InvalidTransportURL: for a malformed URL.
     """
     conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reconciler: brings a service outside into a desired state."""
+"""Reconciler: brings an external service into a desired state."""
 
 import logging
 import math
@@ -20,20 +20,20 @@ T = TypeVar("T")
 
 
 class NotYet(exceptions.SriovRtError):
-    """The outside cannot be changed now; trying again may help."""
+    """The service cannot be changed now; trying again may help."""
 
 
 class Reconciler(Generic[T]):
-    """Apply the latest desired state, in a thread that alone waits for it.
+    """Apply the latest desired state in a thread, so that only it waits.
 
-    A state that is overtaken before it could be applied is never applied.
+    A state that is replaced before it could be applied is never applied.
 
-    :param name: for the log, and the thread's.
-    :param apply: brings about a state; raises :class:`NotYet` to be called
-        again after a delay.
-    :param again_s: seconds after which a state is applied once more although
-        it is the same; infinite for never.
-    :param crashed: called once if ``apply`` raises anything else.
+    :param name: the thread's name, also for the log.
+    :param apply: applies a state; raises :class:`NotYet` to be called again
+        after a delay.
+    :param again_s: seconds after which an unchanged state is applied again;
+        infinite for never.
+    :param crashed: called once if ``apply`` raises any other error.
     :param monotonic: the clock, seconds.
     """
 
@@ -63,9 +63,9 @@ class Reconciler(Generic[T]):
         self.worker.start()
 
     def set_desired(self, state: T) -> None:
-        """Name the desired state, unless the final one is named already.
+        """Set the desired state, unless the final one is set already.
 
-        While attempts fail, the delay to the next one is kept.
+        While attempts fail, the delay before the next one is kept.
         """
         with self._lock:
             if self._final:
@@ -76,14 +76,14 @@ class Reconciler(Generic[T]):
             self.worker.wake()
 
     def finish(self, state: T) -> None:
-        """Name the final state, and try to bring it about at once."""
+        """Set the final state, and try to apply it immediately."""
         with self._lock:
             self._desired = (state,)
             self._final = True
         self.worker.wake()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the final state and end the thread; return if it came."""
+        """Wait for the final state, end the thread; return if it succeeded."""
         finished = self._finished.wait(max(0.0, timeout_s))
         self.worker.stop()
         return finished
@@ -117,12 +117,12 @@ class Reconciler(Generic[T]):
         try:
             self._apply(state)
         except NotYet as error:
-            # Not logged here, where oslo.log would say it twice.
+            # Not logged here, where oslo.log would log it twice.
             return str(error)
         return None
 
     def _log_failure(self, failure: str, delay_s: float) -> None:
-        # Once for the operator; each attempt for who debugs.
+        # A new failure is logged for the operator, a repeated one at DEBUG.
         level = (
             logging.DEBUG if failure == self._last_failure else logging.WARNING
         )

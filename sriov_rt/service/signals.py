@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The signals that the process of an agent acts on."""
+"""The signals that an agent's process acts on."""
 
 import contextlib
 import logging
@@ -12,31 +12,30 @@ from collections.abc import Mapping
 
 LOG = logging.getLogger(__name__)
 
-#: What threads put beside the numbers of signals: one of them crashed.
+#: Value that a crashed thread puts into the queue of signal numbers.
 CRASHED = 0
 
-#: Exit code after an error that the agent should not have met.
+#: Exit code after an unexpected error.
 EXIT_CRASHED = 1
 
-#: Seconds after which a signal is handled at the latest.
+#: The longest delay before a signal is handled, seconds.
 INTERVAL_S = 1.0
 
 
 def handle(received: queue.SimpleQueue[int]) -> None:
     """Put SIGTERM, SIGINT and SIGHUP into a queue.
 
-    :param received: a SimpleQueue may be put to from a handler; an Event may
-        not, for the handler would wait for a lock that the thread it runs in
-        has.
+    :param received: a SimpleQueue, since a handler may put into it. It may not
+        set an Event: its own thread may hold the Event's lock.
     """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _frame: received.put(number))
 
 
 def wait(received: queue.SimpleQueue[int]) -> int:
-    """Return the next signal, as its handler has put it.
+    """Wait for the next signal and return its number.
 
-    :param received: what the handlers put into.
+    :param received: the queue that the handlers fill.
     """
     while (number := within(received, INTERVAL_S)) is None:
         pass
@@ -44,14 +43,14 @@ def wait(received: queue.SimpleQueue[int]) -> int:
 
 
 def within(received: queue.SimpleQueue[int], seconds: float) -> int | None:
-    """Return the next signal, None if none comes in so many seconds.
+    """Return the next signal; None if none comes in so many seconds.
 
-    Python runs handlers between two instructions, and a wait is interrupted
-    by a signal that comes during it. One that comes after the last
-    instruction and before the wait would stay unhandled until the next: so
-    no wait is longer than :data:`INTERVAL_S`.
+    Python runs handlers between two instructions, and a signal interrupts a
+    wait. But a signal between the last instruction and the wait would stay
+    unhandled until the next signal, so no wait is longer than
+    :data:`INTERVAL_S`.
 
-    :param received: what the handlers put into.
+    :param received: the queue that the handlers fill.
     """
     ending = time.monotonic() + seconds
     while (left := ending - time.monotonic()) > 0:
@@ -66,9 +65,9 @@ def serve(
 ) -> int:
     """Act on signals until one ends the agent; return its exit code.
 
-    :param received: as :func:`wait` takes it.
-    :param actions: what is done, by the number of the signal. Any other ends
-        the agent, as :data:`CRASHED` does.
+    :param received: see :func:`wait`.
+    :param actions: action by signal number. Any other signal ends the agent,
+        as :data:`CRASHED` does.
     """
     while (number := wait(received)) in actions:
         actions[number]()

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Native threads in place of eventlet's, for programs of ours."""
+"""Native threads instead of eventlet's, for our own programs."""
 
 import warnings
 
-#: What eventlet warns of when it is imported; futurist imports it wherever it
-#: is installed. Not by its class, which is no DeprecationWarning.
+#: eventlet's warning at its import; futurist imports it wherever it is
+#: installed. Matched by text, since its class is not DeprecationWarning.
 _WARNING = r"\s*Eventlet is deprecated"
 
 
 def choose() -> None:
     """Choose native threads for oslo.service.
 
-    To be called before anything else imports it: oslo.messaging does, and
-    settles for eventlet unless a backend is chosen by then.
+    Call this before anything else imports oslo.service: oslo.messaging does,
+    and uses eventlet unless a backend has been chosen.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _WARNING)

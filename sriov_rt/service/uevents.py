@@ -16,7 +16,7 @@ from sriov_rt import exceptions
 
 LOG = logging.getLogger(__name__)
 
-#: NETLINK_KOBJECT_UEVENT and its one group of the kernel's own messages
+#: NETLINK_KOBJECT_UEVENT, and the group of the kernel's own messages
 #: (include/uapi/linux/netlink.h; group 2 is udev's).
 NETLINK_KOBJECT_UEVENT = 15
 KERNEL_GROUP = 1
@@ -25,19 +25,19 @@ KERNEL_GROUP = 1
 #: offline, modules, and the device nodes of VFIO, KVM and Onload.
 SUBSYSTEMS = frozenset({"cpu", "misc", "module", "net", "pci", "vfio"})
 
-#: A message is at most UEVENT_BUFFER_SIZE (2048) and its header.
+#: A message takes at most UEVENT_BUFFER_SIZE (2048) plus its header.
 BUFFER_SIZE = 8192
 
-#: Seconds after which the thread looks whether it is to end.
+#: Seconds between two checks whether the thread should end.
 POLL_S = 1.0
 
 
 def subsystem(message: bytes) -> str | None:
     """Return the subsystem that an event comes from.
 
-    :param message: ``ACTION@DEVPATH``, then ``KEY=VALUE`` each, all ended
+    :param message: ``ACTION@DEVPATH``, then ``KEY=VALUE`` items, each ended
         by a zero byte.
-    :returns: None for a message out of this form.
+    :returns: None for a message in another form.
     """
     for field in message.split(b"\0")[1:]:
         key, _, value = field.partition(b"=")
@@ -49,7 +49,7 @@ def subsystem(message: bytes) -> str | None:
 def open_socket() -> socket.socket:
     """Return a socket that receives the kernel's events.
 
-    :raises OSError: where the kernel or a sandbox gives none.
+    :raises OSError: if the kernel or a sandbox refuses it.
     """
     found = socket.socket(
         socket.AF_NETLINK,
@@ -68,8 +68,8 @@ def open_socket() -> socket.socket:
 class Uevents:
     """Call a function when a device comes, goes or changes.
 
-    :param changed: called once an event; often, when a driver comes.
-    :param opener: gives the socket.
+    :param changed: called once per event; often, when a driver is loaded.
+    :param opener: returns the socket.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ def receive(events: socket.socket) -> bool:
     """Wait for an event and return whether it may change a fact.
 
     :param events: a socket with a timeout, which counts as no event.
-    :raises OSError: if the socket is of no more use.
+    :raises OSError: if the socket has become unusable.
     """
     try:
         message, (sender, _groups) = events.recvfrom(BUFFER_SIZE)
@@ -119,8 +119,8 @@ def receive(events: socket.socket) -> bool:
         return False
     except OSError as error:
         if error.errno == errno.ENOBUFS:
-            # More came than the socket holds: some were lost.
+            # The socket's buffer overflowed, so some events were lost.
             return True
         raise
-    # Only the kernel's own, port 0: any process may send to the group.
+    # Only port 0 is the kernel: any process may send to the group.
     return sender == 0 and subsystem(message) in SUBSYSTEMS

@@ -36,7 +36,7 @@ class Worker:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._ended = threading.Event()
-        # A daemon: what hangs in it must not keep the process from ending.
+        # A daemon thread: a hanging step must not keep the process alive.
         self._thread = threading.Thread(
             target=self._run, name=name, daemon=True
         )
@@ -64,7 +64,7 @@ class Worker:
             return max(0.0, self._due - now)
 
     def stop(self) -> None:
-        """Stop the thread after the call that it is in."""
+        """Stop the thread after its present call."""
         self._stopping.set()
         self._woken.set()
 
@@ -72,8 +72,8 @@ class Worker:
         """Wait for the thread; return whether it has ended."""
         if self._thread.ident is None:
             return True
-        # From Python 3.13 on join() of eventlet's threads raises eventlet's
-        # Timeout, no Exception, where that of others returns.
+        # From Python 3.13 on, join() of eventlet's threads does not return
+        # after the timeout, but raises eventlet's Timeout, no Exception.
         if not self._ended.wait(max(0.0, timeout_s)):
             return False
         self._thread.join()
@@ -86,8 +86,8 @@ class Worker:
                 self._woken.wait(min(after_s, threading.TIMEOUT_MAX))
                 self._woken.clear()
         except BaseException:
-            # What a step may meet it handles. This is a fault of ours: the
-            # process has to end, so that systemd starts a sound one.
+            # A step handles expected errors. Any other is our bug: the process
+            # has to end, so that systemd starts a new one.
             LOG.critical("%s: unexpected error", self._name, exc_info=True)
             self._crashed()
             raise
