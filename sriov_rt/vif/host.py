@@ -63,7 +63,7 @@ Away = Callable[[VfId | None], AbstractContextManager[object]]
 
 
 def anywhere(vf: VfId | None) -> AbstractContextManager[object]:
-    """Let the thread run on any CPU."""
+    """Leave the thread free to run on any CPU."""
     return contextlib.nullcontext()
 
 
