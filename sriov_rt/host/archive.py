@@ -123,7 +123,7 @@ class Archive(Root):
     ) -> str | Unknown:
         """Return the text of a file; see Root."""
         if relative == SOCKETS_OF_INIT and not self._has(relative):
-            # Stock sos runs beside init, and has its own view of it.
+            # Stock sos has its own list, which on a host is init's.
             relative = SOCKETS if self._has(SOCKETS) else relative
         if not self._has(relative):
             said = self._said(relative)
@@ -157,14 +157,14 @@ class Archive(Root):
         if self._has(relative) or self._said(relative) is not None:
             return True
         if relative == kernel.REALTIME and self.exists(kernel.VERSION) is True:
-            return False  # the version says it as well
+            return False  # the version shows that, too
         if relative == CONFIG or any(
             relative.startswith(f"{each}/") and self._has(each)
             for each in _WHOLE
         ):
             return False
         if relative.startswith(_OURS) and self._has(_PLUGIN):
-            return False  # our plug-in takes it where it is
+            return False  # our plug-in takes it if it exists
         return _missing(relative)
 
     def is_running(self) -> bool:

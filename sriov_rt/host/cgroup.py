@@ -103,7 +103,7 @@ def _others(
     everything = values.cpu_set(root, f"{ROOT}/{EFFECTIVE}")
     online = values.cpu_set(root, "sys/devices/system/cpu/online")
     if everything == online and not offline:
-        return  # no partition has any
+        return  # no partition has CPUs
     waiting, looked_at = [ROOT], 0
     while waiting and looked_at < MAX_CGROUPS:
         directory = waiting.pop()

@@ -51,7 +51,7 @@ def observe(root: Root) -> Mapping[int, bool] | Unknown:
             head = _head(root, f"{directory}/{name}", _HEAD)
             if isinstance(head, Unknown):
                 if root.exists(f"{directory}/{name}") is False:
-                    continue  # it has ended meanwhile
+                    continue  # it has ended
                 return head
             status = STATUS.search(head)
             domain = name.removesuffix(SUFFIX)

@@ -27,7 +27,7 @@ from sriov_rt.host.root import Root
 
 LOG = logging.getLogger(__name__)
 
-#: A fact source: it reads from a root, and returns the part of HostFacts of
+#: A fact source: it reads from a root, and returns the part of HostFacts with
 #: its name. ``compute`` also takes Nova's ``files``.
 Source = Callable[..., Any]
 
@@ -55,7 +55,7 @@ class Observer:
     :param occupancy: finds who is on the CPUs for guests; None to leave it
         out.
     :param intended: whether the host is meant to serve realtime guests; None
-        for yes if Nova has dedicated pCPUs on it.
+        to decide by whether Nova has dedicated pCPUs on it.
     :param clock: returns Unix time, seconds.
     """
 

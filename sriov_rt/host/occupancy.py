@@ -138,7 +138,7 @@ class Threads:
                     text = _read(self._root, f"{path}/stat")
                     stat = process.parse_stat(text)
                 except (ProcessLookupError, FileNotFoundError):
-                    continue  # it has ended meanwhile
+                    continue  # it has ended
                 except (OSError, errors.ParseError):
                     self.unread += 1
                     continue
@@ -410,7 +410,7 @@ class Occupancy:
         if not isinstance(isolated, Unknown):
             quiet = dedicated & isolated
         if not isinstance(cpus.online, Unknown) and cpus.online <= dedicated:
-            dedicated = CpuSet()  # the host has no CPU to put anything on
+            dedicated = CpuSet()  # the host has no other CPU
         look = self._look(dedicated, quiet)
         if isinstance(look, Unknown):
             return OccupancyFacts(look)
@@ -434,7 +434,7 @@ class Occupancy:
         )
 
     def _steady(self, found: "Mapping[_Key, Occupant]") -> list[Occupant]:
-        """Return the occupants, without changes that come and go."""
+        """Return the occupants, kept steady from look to look."""
         steady: dict[_Key, tuple[Occupant, int]] = {}
         for key, row in found.items():
             old, _ = self._rows.get(key, (None, 0))
@@ -503,7 +503,7 @@ def _occupants(
             cpus |= CpuSet((old[0].stat.cpu,))
         state = _state(each, share, cpus, dedicated, isolated)
         if stat.is_kernel and stat.name.startswith(_IRQ) and state == MAY:
-            continue  # it goes where its interrupt goes, when that fires
+            continue  # it follows its interrupt when that fires
         if state != RUNS:
             cpus = each.allowed & dedicated
         if program == _SWITCH:
@@ -545,7 +545,7 @@ def _state(
 ) -> str:
     is_pinned = thread.allowed <= dedicated
     if is_pinned and not thread.stat.is_kernel:
-        return PINNED  # by somebody's design, while it sleeps too
+        return PINNED  # on purpose, even while it sleeps
     is_busy = share is not None and share >= BUSY_PERCENT
     return RUNS if is_busy and (is_pinned or seen <= isolated) else MAY
 

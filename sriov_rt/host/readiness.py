@@ -115,7 +115,7 @@ def _vfs(facts: HostFacts) -> Iterator[Reason]:
 def _vfs_as_interfaces(facts: HostFacts) -> Iterator[Reason]:
     nics = facts.nics.nics
     if isinstance(nics, Unknown):
-        return  # _vfs says so
+        return  # _vfs reports it
     for nic in nics:
         vfs = _known_vfs(nic)
         if vfs and all(_is_bare(vf) for vf in vfs):

@@ -86,7 +86,7 @@ def find(root: Root, device: str) -> tuple[tuple[int, str], ...] | Unknown:
         if isinstance(target, Unknown):
             return target
         if target is None:
-            continue  # taken away since its directory was listed
+            continue  # removed since its directory was listed
         try:
             address = str(pci.PciAddress.parse(target))
         except errors.ParseError as error:

@@ -45,8 +45,8 @@ PAUSE_S = 0.002
 def _make(what: Subinterface) -> Link:
     """Make a subinterface with its alias in its namespace.
 
-    Another interface may have its name, before or from now on: ours is the one
-    with the index.
+    Another interface may have its name already, or get it just then: ours is
+    the one with the index.
 
     :raises NotVerified: if it differs from the request; it is then deleted.
     """
@@ -94,10 +94,10 @@ def _request(
     net/core/rtnetlink.c).
 
     :param parent: index of the parent in the caller's namespace.
-    :param target: descriptor of the namespace; None for the caller's. A socket
-        in there with the parent's namespace would do as well, but Linux 6.1
-        then makes it in the parent's and moves it: it is down, and its name
-        may be taken there (rtnl_newlink_create in net/core/rtnetlink.c).
+    :param target: descriptor of the namespace; None for the caller's. Naming
+        the parent's to a socket in there would do as well, but Linux 6.1 then
+        makes it in the parent's and moves it: it is down, and its name may be
+        taken there (rtnl_newlink_create in net/core/rtnetlink.c).
     """
     found = {
         "index": what.index,
@@ -309,7 +309,7 @@ class Links:
 
     @contextlib.contextmanager
     def keep_open(self, namespace: str | None) -> Iterator[Identity | None]:
-        """Keep a namespace open, and yield its identity; None for the own.
+        """Keep a namespace open; yield its identity, None for the caller's.
 
         While it is open, no other namespace can get its identity.
         """

@@ -64,7 +64,7 @@ def ensure(name: str, index: int) -> pathlib.Path:
 
 @contextlib.contextmanager
 def leaving(name: str, index: int) -> Iterator[None]:
-    """Remove the device node of a macvtap that is deleted inside.
+    """Remove the device node of a macvtap that is deleted in the block.
 
     devtmpfs removes its own nodes; those of :func:`ensure` would stay.
 

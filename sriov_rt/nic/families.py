@@ -176,7 +176,7 @@ class Family:
     :param effects: side effects of a change, by attribute.
     :param max_vfs: limit for one PF; None for that of sriov_totalvfs.
     :param shows_made_up: whether the PF shows the MAC that a VF's driver made
-        up; then a MAC that it does not show got no answer.
+        up; then a VF whose MAC it does not show got no answer.
     :param filter_release: step after which the PF forgets a VF's unicast
         filters.
     :param resets_function: whether on a reset of the function (FLR) the PF

@@ -27,10 +27,10 @@ class Act(enum.StrEnum):
     """Action that is about to be taken on a VF or a parent.
 
     Set changes attributes through the PF and leaves the VF where it is. Bind
-    unbinds its driver. Reset brings it to the baseline, and may rebind its
-    driver. Provision changes its PF's number of VFs. Hand out gives it to one
-    port as a whole; share puts another port on it. Clean is a reset that
-    nobody has requested.
+    takes it from its driver. Reset brings it to the baseline, and may rebind
+    its driver. Provision changes the number of VFs of its PF. Hand out gives
+    it to one port as a whole; share puts another port on it. Clean is a reset
+    that nobody has requested.
     """
 
     SET = "set"

@@ -191,7 +191,7 @@ class RecordsNotKept(RecordsBroken):
 
 
 class NotLost(VifError):
-    """A port was unplugged meanwhile, or its container has ended."""
+    """A port was unplugged since, or its container has ended."""
 
     problem = "the port is not to be plugged again"
 

@@ -68,8 +68,8 @@ class Offer:
         """Return physical network and VLAN of a port that will be bound here.
 
         :param port: as Neutron's API shows it to an administrator.
-        :param network: the same of its network, with all segments if it has
-            more than one.
+        :param network: its network in the same form; several segments are in
+            ``segments``.
         :param kind: how ports of the network are made.
         :returns: None if the next driver binds it.
         """

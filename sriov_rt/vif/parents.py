@@ -204,7 +204,7 @@ class Parents:
         :raises Quarantined: if something that cannot be seen is on it.
         """
         if parent.master is not None:
-            return False  # of somebody's bridge or bond
+            return False  # in a bridge or bond
         deadline = self._host.deadline()
         while (seen := view.use(parent, look=True)).unseen:
             if time.monotonic() >= deadline:

@@ -124,7 +124,7 @@ class Quarantine:
     def restore(self, record: Record) -> None:
         """Set a port's parent up again that was set down to cut it off.
 
-        If another port is quarantined on it, that one takes over the task.
+        If another port is quarantined on it, that one sets it up later.
         """
         now = self._records.get(record.port)
         if now is None or not now.lowered:

@@ -158,7 +158,7 @@ class Recovery:
                         ):
                             cleaned.append(link.name)
             except (errors.Busy, Locked):
-                continue  # it is about to be used, and cleaned by that
+                continue  # it is about to be used, and then cleaned
             except GONE:
                 continue
             except (LinkError, NicError) as error:

@@ -72,8 +72,8 @@ class Restoring:
     def find(self) -> tuple[Record, ...]:
         """Return the ports that have lost their interface, sorted.
 
-        They are the ports that were noted before, and those whose parent was
-        destroyed, by the kernel. An interface that is merely not seen is not
+        They are the ports that were noted before, and those whose parent the
+        kernel shows as destroyed. An interface that is merely not seen is not
         lost: its tenant may have hidden it.
 
         :raises RecordsBroken: if the records cannot be read.
@@ -91,7 +91,7 @@ class Restoring:
         if record.namespace_id is not None and self._host.links.ended(
             record.namespace_id
         ):
-            return False  # it is the container that has gone
+            return False  # the container has gone
         link = self._search.find(record)
         if link is not None:
             # The VF's driver was rebound, which made a new interface.

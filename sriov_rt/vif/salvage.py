@@ -53,10 +53,10 @@ def record(boot: str, port: str, data: bytes, problem: str) -> Record:
         return ""
 
     vf = text("vf", pci.PciAddress.parse) or None
+    # On an unknown parent, a port of unknown kind takes no room.
     kind = Kind.VF if vf else Kind.MACVLAN
     if plain.get("kind") in list(Kind):
         kind = Kind(plain["kind"])
-    # Without its name, an interface takes no room on an unknown parent.
     owner = text("owner", is_owner) or UNKNOWN
     parent = text("parent", link.is_interface)
     return Record(

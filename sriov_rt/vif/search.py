@@ -66,7 +66,7 @@ class Search:
     def in_place(self, record: Record) -> Link | None:
         """Return a port's interface if it is where it was plugged."""
         if not record.index:
-            return None  # which it is a damaged record does not say
+            return None  # a damaged record does not say which it is
         there = self._links.at(
             record.namespace, record.namespace_id, record.index
         )

@@ -37,7 +37,6 @@ class Rules:
         called for accelerated ports only.
     :param restore: whether ports of running containers are plugged again if
         their VF was destroyed.
-        whose VF was destroyed.
     """
 
     allow_trust: bool = True

@@ -70,7 +70,7 @@ class Subinterfaces:
         passthru = request.mode == budget.PASSTHRU
         remac = passthru and request.mac is not None
         if plan.settings is not None or not plan.parent_up:
-            # Otherwise the kernel creates it first; the record notes that.
+            # Otherwise it is the first step, which the record implies.
             self._note(plan, "create")
         link = self._links.create(
             Subinterface(

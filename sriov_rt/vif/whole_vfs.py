@@ -126,7 +126,7 @@ class WholeVfs:
             self._make_clean(record, vf.id, name, view)
         except GONE as error:
             if self._is_there(vf.id):
-                raise  # the namespace went, and it is on the host again
+                raise  # its namespace ended: it is on the host again
             LOG.info(
                 "%s: gone while it was unplugged (%s)", log.of(record), error
             )
