@@ -2,9 +2,9 @@
 
 """A host in an archive: a sosreport, an unpacked one, or a must-gather.
 
-An archive comes from elsewhere and may be hostile: what is taken out of it is
-bounded, nothing is written outside of one directory, and its links lead
-nowhere else. A file that it does not have says nothing of the host.
+An archive comes from elsewhere and may be hostile: extraction is bounded,
+nothing is written outside one directory, and links lead nowhere else. A file
+that is not in it is unknown, not absent.
 """
 
 import bz2
@@ -41,18 +41,18 @@ from sriov_rt.host.root import Root
 from sriov_rt.reason import REMEDY
 from sriov_rt.reason import Reason
 
-#: Bytes of one file that are taken out, and of all; the longest that is read
-#: is modules.dep. Members, and bytes, that an archive may have at all.
+#: Bytes that are extracted of one file (the longest is modules.dep) and of
+#: all; members, and bytes, that an archive may have at all.
 MAX_FILE = 16 * 1024 * 1024
 MAX_TAKEN = 512 * 1024 * 1024
 MAX_MEMBERS = 1_000_000
 MAX_WHOLE = 32 * 1024**3
 
-#: Bytes of the headers of one member; buffers are among them.
+#: Bytes of the headers of one member, with the buffers.
 _MAX_HEADERS = 1024 * 1024
 
-#: The longest path, of so many parts, and the longest part in bytes: NAME_MAX
-#: and less than PATH_MAX of include/uapi/linux/limits.h.
+#: The longest path in bytes and in parts, and the longest part in bytes:
+#: NAME_MAX, and less than PATH_MAX, of include/uapi/linux/limits.h.
 _MAX_PATH, _MAX_PARTS, _MAX_PART = 2048, 64, 255
 
 #: Bytes of memory for xz; -9 takes 65 MiB.
@@ -63,7 +63,7 @@ _TOO_LARGE = "it is too large"
 #: The most hosts of a directory of archives, or of a must-gather.
 MAX_HOSTS = 1000
 
-#: What is taken out, below the archive's own directory.
+#: Paths that are extracted, below the archive's own directory.
 _TAKEN = (
     *("etc/", "proc/", "sys/", "run/sriov-rt", "var/lib/sriov-rt"),
     *("lib/modules/", "usr/lib/os-release", "hostname"),
@@ -71,25 +71,26 @@ _TAKEN = (
     "sos_commands/sriov_rt/",
 )
 
-#: Its first directories where it has one of its own, or two.
+#: Starts of a path that are tried: an archive has up to two directories of its
+#: own before the host's.
 _DEPTH = 3
 
-#: How deep a host lies: in a must-gather, which has directories of its own, of
-#: its image, "nodes" and a node's; and in a snapshot.
+#: How many directories a host is below: in a must-gather those of its own, of
+#: its image, "nodes" and the node's; and in a snapshot.
 _MUST_GATHER, _SNAPSHOT = 4, 1
 
 _SUFFIXES = (".tar", ".tar.xz", ".tar.gz", ".tgz", ".tar.bz2")
 _COMMANDS = "sos_commands"
 
-#: The snapshot of a node in a must-gather of the node tuning operator.
+#: A node's snapshot in a must-gather of the node tuning operator.
 SNAPSHOT = "sysinfo.tgz"
 
 
 class ArchiveUnusable(exceptions.SriovRtError):
     """An archive that no host can be read from.
 
-    :param path: as it was given.
-    :param problem: a clause.
+    :param path: the path as it was given.
+    :param problem: what is wrong with it, as a clause.
     """
 
     remedy = "give a sosreport, the directory of one, or a must-gather"
@@ -101,12 +102,12 @@ class ArchiveUnusable(exceptions.SriovRtError):
 
 
 class Archive(Root):
-    """The files of a host as an archive has them.
+    """The files of a host that an archive has.
 
-    What it does not have is unknown, unless a command's output in it says the
-    same (``sos_commands``).
+    A file that it does not have is unknown, unless the output of a command
+    (``sos_commands``) has the same text.
 
-    :param name: of the archive, below what was given.
+    :param name: path of the archive, below the one that was given.
     """
 
     def __init__(self, path: str, name: str) -> None:
@@ -122,7 +123,7 @@ class Archive(Root):
     ) -> str | Unknown:
         """Return the text of a file; see Root."""
         if relative == SOCKETS_OF_INIT and not self._has(relative):
-            # As stock sos has it, which runs beside init.
+            # Stock sos has its own list, which on a host is init's.
             relative = SOCKETS if self._has(SOCKETS) else relative
         if not self._has(relative):
             said = self._said(relative)
@@ -142,7 +143,7 @@ class Archive(Root):
         return super().list_dir(relative)
 
     def read_link(self, relative: str) -> str | None | Unknown:
-        """Return what a link says; see Root."""
+        """Return the target of a link; see Root."""
         found = super().read_link(relative)
         return _missing(relative) if found is None else found
 
@@ -152,29 +153,29 @@ class Archive(Root):
         return _missing(relative) if found is None else found
 
     def exists(self, relative: str) -> bool | Unknown:
-        """Return true, or that it is unknown."""
+        """Return whether a path exists; unknown if the archive cannot say."""
         if self._has(relative) or self._said(relative) is not None:
             return True
         if relative == kernel.REALTIME and self.exists(kernel.VERSION) is True:
-            return False  # the version says it as well
+            return False  # the version shows that, too
         if relative == CONFIG or any(
             relative.startswith(f"{each}/") and self._has(each)
             for each in _WHOLE
         ):
             return False
         if relative.startswith(_OURS) and self._has(_PLUGIN):
-            return False  # our plug-in takes it where it is
+            return False  # our plug-in takes it if it exists
         return _missing(relative)
 
     def is_running(self) -> bool:
-        """Return false: an archive of this boot is no host that runs."""
+        """Return false: an archive of this boot is no running host either."""
         return False
 
     def locate(self, relative: str, *, last_link: bool = True) -> pathlib.Path:
         """Return the path to open; see Root.
 
-        :raises OSError: EINVAL for a device, which is not opened: with some
-            (a watchdog, a tape) that is enough to do harm.
+        :raises OSError: EINVAL for a device: some (a watchdog, a tape) do harm
+            when they are merely opened.
         """
         path = super().locate(relative, last_link=last_link)
         with contextlib.suppress(*ABSENT):
@@ -187,7 +188,7 @@ class Archive(Root):
         return super().exists(relative) is not False
 
     def _said(self, relative: str) -> str | None:
-        """Return a file as the output of a command has it."""
+        """Return the text of a file from the output of a command."""
         name = relative.removeprefix("proc/sys/")
         if name != relative:
             key = name.replace("/", ".")
@@ -207,14 +208,14 @@ class Archive(Root):
         return known_or(super().read_text(f"{_COMMANDS}/{command}", limit), "")
 
 
-#: Directories of which sos takes everything, if it takes them.
+#: Directories that sos takes as a whole, if it takes them.
 _WHOLE = (
     "etc/nova",
     "etc/sriov_rt",
     "etc/tuned",
 )
 
-#: The output of our plug-in's commands, and what it takes if it runs.
+#: Output of our sos plug-in's commands, and files it takes if it runs.
 _PLUGIN = f"{_COMMANDS}/sriov_rt"
 _OURS = (
     "run/sriov-rt/",
@@ -223,7 +224,7 @@ _OURS = (
     "var/lib/sriov-rt-verify/latency-certificate.json",
 )
 
-#: Files that sos leaves out, and whose text a command's output has.
+#: Files that sos leaves out, and the command outputs that have their text.
 _SAID: Mapping[str, tuple[tuple[str, str], ...]] = {
     "proc/sys/kernel/osrelease": (("kernel/uname_-a", r"^Linux \S+ (\S+) "),),
     "proc/sys/kernel/version": (
@@ -248,7 +249,7 @@ def _missing(relative: str) -> Unknown:
 
 
 def collected(found: Reason) -> Reason:
-    """Return a Reason, of a missing file with the remedy to collect it."""
+    """Return a Reason; for a missing file, advise to collect it."""
     if _MISSING not in found.message:
         return found
     remedy = (
@@ -265,9 +266,9 @@ def hosts(
 ) -> Generator[Archive | ArchiveUnusable, None, None]:
     """Yield the hosts of an archive, or of a directory of archives.
 
-    What was taken out of an archive is removed once the next host is
-    requested, or the generator is closed. An archive of several that cannot
-    be used is yielded as the error, by its name.
+    The extracted files of a host are removed once the next host is requested,
+    or the generator is closed. An unusable archive among several is yielded as
+    an error with its name.
 
     :raises ArchiveUnusable: if there is no host.
     """
@@ -293,8 +294,8 @@ def _unpacked(
 ) -> Iterator[Archive | ArchiveUnusable]:
     """Yield the hosts of a tarball.
 
-    :param room: bytes that may be taken out, of it and of those inside.
-    :raises ArchiveUnusable: if it is none.
+    :param room: bytes that may still be extracted, nested archives included.
+    :raises ArchiveUnusable: if it is no tarball, or too large.
     """
     with tempfile.TemporaryDirectory(prefix="sriov-rt-archive-") as place:
         _take_out(file, pathlib.Path(place), room)
@@ -307,9 +308,9 @@ def _within(
     depth: int,
     room: list[int] | None = None,
 ) -> Iterator[Archive | ArchiveUnusable]:
-    """Yield the directories that are / of a host.
+    """Yield the directories that are the root of a host.
 
-    :param room: of the archive that this was taken out of.
+    :param room: as for the archive that this was extracted from.
     """
     try:
         if any((place / x).is_dir() for x in ("proc", "sys", _COMMANDS)):
@@ -323,11 +324,11 @@ def _within(
     for each in entries[:MAX_HOSTS]:
         below = f"{name}/{each.name}".lstrip("/")
         if each.is_dir() and depth:
-            # An archive's own directory needs no mention.
+            # The name of an archive's own directory is left out.
             below = below if len(entries) > 1 else name
             yield from _within(each, below, depth - 1, room)
         elif each.is_file() and each.name.endswith(_SUFFIXES):
-            # A snapshot is the only archive within another one, and has none.
+            # A snapshot is the only nested archive, and has none itself.
             levels = _SNAPSHOT if room else _MUST_GATHER
             is_empty = not name
             try:
@@ -344,9 +345,9 @@ def _within(
 
 
 class _Stream:
-    """A tarball that is read no further than its members account for.
+    """A tarball, read no further than its members account for.
 
-    tarfile reads a header as a whole, however long a chain it is.
+    tarfile reads a whole header, however long its chain is.
 
     :ivar limit: bytes that may be read.
     """
@@ -370,7 +371,7 @@ def _members(
 ) -> Iterator[tarfile.TarInfo]:
     """Yield the members of a tarball.
 
-    :raises ReadError: if it, or what precedes one of them, is too large.
+    :raises ReadError: if it, or the headers before a member, are too large.
     """
     for count in itertools.count(1):
         whole = tar.offset
@@ -381,7 +382,7 @@ def _members(
         if found is None:
             return
         stream.limit = tar.offset + _MAX_HEADERS
-        # Not to keep all of them.
+        # Drop them, so that they do not accumulate.
         tar.members = []  # type: ignore[attr-defined]
         tar.pax_headers = {}
         yield found
@@ -390,9 +391,9 @@ def _members(
 def _take_out(
     file: pathlib.Path, place: pathlib.Path, room: list[int]
 ) -> None:
-    """Take a host's files out of a tarball.
+    """Extract a host's files from a tarball.
 
-    :raises ArchiveUnusable: if it is none, or too large.
+    :raises ArchiveUnusable: if it is no tarball, or too large.
     """
     links: list[tuple[pathlib.Path, str]] = []
     try:
@@ -419,8 +420,8 @@ def _take_out(
         if isinstance(error, (ValueError, RecursionError)) or not problem:
             problem = "not a tarball"
         raise ArchiveUnusable(str(file), problem) from None
-    # Only now, so that nothing was written through one, and none below another
-    # one. Root keeps who reads them inside.
+    # Links are made last, so that no file is written through one, and no link
+    # below another one. Root keeps its readers inside.
     for target, link in links:
         parents = (place / x for x in target.relative_to(place).parents)
         if any(each.is_symlink() for each in parents):
@@ -430,7 +431,7 @@ def _take_out(
             target.symlink_to(link)
 
 
-#: What tarfile and the decompressors raise for data that means harm.
+#: Errors of tarfile and the decompressors for malformed data.
 _BROKEN = (
     *(tarfile.TarError, OSError, EOFError, lzma.LZMAError, zlib.error),
     *(ValueError, RecursionError),
@@ -438,7 +439,7 @@ _BROKEN = (
 
 
 class _Xz:
-    """A file of xz: its dictionary is as large as its header says."""
+    """An xz file; its header sets the size of the dictionary."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -459,7 +460,7 @@ class _Xz:
 
 @contextlib.contextmanager
 def _opened(file: pathlib.Path) -> Iterator[BinaryIO]:
-    """Open a tarball, whatever it is compressed by."""
+    """Open a tarball, whatever its compression."""
     with file.open("rb") as source:
         head = source.read(6)
         source.seek(0)
@@ -474,7 +475,7 @@ def _opened(file: pathlib.Path) -> Iterator[BinaryIO]:
 
 
 def _target(name: str, place: pathlib.Path) -> pathlib.Path | None:
-    """Return where a member goes; None for one that is left out."""
+    """Return the path to extract a member to; None to leave it out."""
     parts = [each for each in name.split("/") if each not in ("", ".")]
     if ".." in parts or "\0" in name or name.startswith("/"):
         return None
@@ -491,7 +492,7 @@ def _target(name: str, place: pathlib.Path) -> pathlib.Path | None:
 
 
 def _write(target: pathlib.Path, data: bytes) -> None:
-    # A name that is too long, or a directory's, costs that one.
+    # A name that is too long, or a directory's, loses only that file.
     with contextlib.suppress(FileExistsError, NotADirectoryError):
         target.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cgroup that libvirt runs guests in, and the CPUs that it leaves them.
+"""The cgroup of libvirt's guests, and the CPUs that it leaves them.
 
-What isolcpus= says counts for nothing where a cgroup keeps guests off the
-CPUs: ``AllowedCPUs=`` of a slice, or a partition that another program made
+isolcpus= has no effect if a cgroup keeps guests off the CPUs: ``AllowedCPUs=``
+of a slice, or a partition that another program made
 (Documentation/admin-guide/cgroup-v2.rst, "Cpuset").
 """
 
@@ -20,30 +20,30 @@ from sriov_rt.parse import partition
 
 ROOT = "sys/fs/cgroup"
 
-#: Where libvirt's default partition /machine is: with systemd, and without
+#: Cgroup of libvirt's default partition /machine, with systemd and without
 #: (src/util/vircgroup.c).
 GUESTS = ("machine.slice", "machine")
 
-#: cgroup v1 has a hierarchy for each controller, or for some.
+#: cgroup v1 has a hierarchy for each controller, or for several.
 LEGACY_ROOT = f"{ROOT}/cpuset"
 
 EFFECTIVE = "cpuset.cpus.effective"
 STATE = "cpuset.cpus.partition"
 
-#: How many cgroups are searched for partitions. A Kubernetes node has some
-#: five for each of its pods, of which there are 110 by default.
+#: The most cgroups that are searched for partitions. A Kubernetes node has
+#: some five for each of its pods, of which there are 110 by default.
 MAX_CGROUPS = 4096
 
 
 def observe(root: Root, offline: CpuSet) -> GuestCgroup | None | Unknown:
-    """Return the cgroup of guests; None where no cgroup limits CPUs.
+    """Return the cgroup of guests; None if no cgroup limits CPUs.
 
-    :param offline: the CPUs that are offline and can be brought online:
-        ``cpuset.cpus.effective`` has only those that are online.
+    :param offline: CPUs that are offline and can be brought online:
+        ``cpuset.cpus.effective`` lists online CPUs only.
     """
     names = root.list_dir(ROOT)
     if isinstance(names, Unknown):
-        # A kernel without cgroups limits nobody.
+        # A kernel without cgroups limits no CPUs.
         return values.unless_absent(root, ROOT, names, None, "sys/kernel")
     if EFFECTIVE in names:
         return _unified(root, offline)
@@ -53,8 +53,8 @@ def observe(root: Root, offline: CpuSet) -> GuestCgroup | None | Unknown:
 
 
 def _unified(root: Root, offline: CpuSet) -> GuestCgroup | Unknown:
-    # As long as there is no guest, and where libvirt has no cpuset
-    # controller for guests, what its parent has is what guests will have.
+    # If there is no guest, or libvirt has no cpuset controller for guests,
+    # they will have the CPUs of the parent cgroup.
     directory = next(
         (
             path
@@ -95,21 +95,21 @@ def _state(root: Root, directory: str) -> str | None | Unknown:
 def _others(
     root: Root, guests: str, offline: CpuSet
 ) -> Iterator[CgroupPartition]:
-    """Yield the partitions of CPUs that guests cannot have.
+    """Yield the partitions whose CPUs guests cannot have.
 
-    Those below the cgroup of guests are among them: only what is itself in
-    one has its CPUs.
+    Partitions below the cgroup of guests are included: only their own members
+    have their CPUs.
     """
     everything = values.cpu_set(root, f"{ROOT}/{EFFECTIVE}")
     online = values.cpu_set(root, "sys/devices/system/cpu/online")
     if everything == online and not offline:
-        return  # no partition has any
+        return  # no partition has CPUs
     waiting, looked_at = [ROOT], 0
     while waiting and looked_at < MAX_CGROUPS:
         directory = waiting.pop()
         for name in known_or(root.list_dir(directory), ()):
             path = f"{directory}/{name}"
-            # A file, and a cgroup without the controller, have none such.
+            # Files, and cgroups without the controller, have no state.
             state = root.read_text(f"{path}/{STATE}")
             if isinstance(state, Unknown):
                 continue
@@ -122,7 +122,7 @@ def _others(
 
 
 def _own(root: Root, directory: str, offline: CpuSet) -> CpuSet:
-    """Return the CPUs of a partition, none if it ended meanwhile."""
+    """Return the CPUs of a partition; none if it has ended."""
     cpus = known_or(values.cpu_set(root, f"{directory}/{EFFECTIVE}"), CpuSet())
     for name in ("cpuset.cpus", "cpuset.cpus.exclusive"):
         chosen = values.cpu_set(root, f"{directory}/{name}")
@@ -132,8 +132,8 @@ def _own(root: Root, directory: str, offline: CpuSet) -> CpuSet:
 
 
 def _legacy(root: Root, offline: CpuSet) -> GuestCgroup | Unknown:
-    # A CPU that goes offline is taken out of each cgroup but the root, and
-    # does not come back with the CPU (Documentation/admin-guide/cgroup-v1/
+    # A CPU that goes offline is removed from each cgroup but the root, and
+    # does not return with the CPU (Documentation/admin-guide/cgroup-v1/
     # cpusets.rst).
     for name in GUESTS:
         directory = f"{LEGACY_ROOT}/{name}"

@@ -19,7 +19,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
 
-#: Where nova-compute finds its configuration, in its order: the files that
+#: Paths of nova-compute's configuration, in its order: the files that
 #: oslo.config looks for, DevStack's nova-cpu.conf, then the directories. A
 #: name that ends with ``.d`` is a directory whose ``*.conf`` are read.
 FILES = (
@@ -30,14 +30,14 @@ FILES = (
     "etc/nova/nova-compute.conf.d",
 )
 
-#: The kernel's name of the host, which is Nova's where nova.conf has none.
+#: The kernel's host name, which Nova uses if nova.conf has none.
 HOSTNAME = "proc/sys/kernel/hostname"
 
-#: The longest file taken, in bytes. Nova's sample with every option and its
-#: help is 0.5 MB.
+#: The longest file that is read, in bytes. Nova's sample with every option and
+#: its help is 0.5 MB.
 MAX_FILE = 4 * 1024 * 1024
 
-#: Option of ``[libvirt]`` to its default (nova/conf/libvirt.py).
+#: Defaults of options in ``[libvirt]`` (nova/conf/libvirt.py).
 _POWER_DEFAULTS = {
     "cpu_power_management": "false",
     "cpu_power_management_strategy": "cpu_state",
@@ -45,21 +45,21 @@ _POWER_DEFAULTS = {
     "cpu_power_governor_high": "performance",
 }
 
-#: The choices of ``cpu_power_management_strategy``: Nova does not start with
-#: another.
+#: Choices of ``cpu_power_management_strategy``: Nova does not start with
+#: another value.
 STRATEGIES = ("cpu_state", "governor")
 
-#: Names of files, or why they are not known.
+#: Names of files, or the reason why they are unknown.
 Files = Sequence[str] | Unknown
 
-#: Section to option to value, as the last file says it.
+#: Value by section and option; the last file that sets it counts.
 Settings = Mapping[tuple[str, str], str]
 
 
 class _Collector(iniparser.BaseParser):
-    """The parser that Nova's own configuration goes through.
+    """The parser that reads Nova's own configuration.
 
-    It knows no commands, includes or interpolation: all are text to it.
+    It has no commands, includes or interpolation: all are plain text.
     """
 
     def __init__(self, settings: dict[tuple[str, str], str]) -> None:
@@ -74,7 +74,7 @@ class _Collector(iniparser.BaseParser):
 
 
 def read(root: Root, files: Files = FILES) -> Settings | None | Unknown:
-    """Return Nova's settings; None where it has no configuration.
+    """Return Nova's settings; None if it has no configuration.
 
     :param files: relative to the root; a later one overrides an earlier one.
     """
@@ -94,15 +94,15 @@ def read(root: Root, files: Files = FILES) -> Settings | None | Unknown:
         try:
             _Collector(settings).parse(text.split("\n"))
         except iniparser.ParseError as error:
-            # Its text would have the line, which may be a password.
+            # The error's text would show the line, which may be a password.
             return Unknown(f"/{path}: line {error.lineno}: {error.msg}")
     return settings if found else None
 
 
 def named_files(root: Root) -> Files:
-    """Return nova-compute's files, as the agent of a host reads them.
+    """Return nova-compute's files, as the host's agent reads them.
 
-    Those of ``[agent] nova_config_files`` in its sriov-rt.conf.
+    They are those of ``[agent] nova_config_files`` in its sriov-rt.conf.
     """
     own = read(root, (CONFIG,))
     if own is None:
@@ -116,9 +116,9 @@ def named_files(root: Root) -> Files:
 def host_name(
     root: Root, settings: Settings | None | Unknown
 ) -> str | Unknown:
-    """Return the host's name as nova-compute has it.
+    """Return the host's name in nova-compute.
 
-    :param settings: Nova's; without them it is the kernel's.
+    :param settings: Nova's settings; without them it is the kernel's name.
     """
     if settings is not None and not isinstance(settings, Unknown):
         configured = settings.get(("DEFAULT", "host"), "").strip()
@@ -151,11 +151,11 @@ def observe(
     files: Files | None = None,
     host: str | None = None,
 ) -> ComputeFacts:
-    """Return the CPUs that Nova was given, and the driver that it runs.
+    """Return the CPUs that Nova may use, and the driver that it runs.
 
-    :param files: its configuration files, relative to the root; None for
+    :param files: Nova's configuration files, relative to the root; None for
         those of :func:`named_files`.
-    :param host: as Nova names it; without a name no driver is looked for.
+    :param host: Nova's name of the host; None to look for no driver.
     """
     settings = read(root, named_files(root) if files is None else files)
     return ComputeFacts(
@@ -190,7 +190,7 @@ def _power_management(
 ) -> PowerManagement | None | Unknown:
     if settings is None or isinstance(settings, Unknown):
         return settings
-    # Here, for it takes long to import, and a hook waits where no Nova is.
+    # Imported here: it is slow to import, and a hook waits even without Nova.
     from oslo_utils import strutils
 
     found = {

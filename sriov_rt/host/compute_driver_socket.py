@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The socket of the compute driver: which driver a running nova-compute has.
+"""The compute driver's socket: which driver a running nova-compute has.
 
-Ours binds an abstract Unix socket, which nobody connects to. The kernel lists
-it while the process lives, and no longer: it needs no directory that both can
-write, survives no crash and no boot, and holds for the process and not for
-its configuration file. Who shares the host's network namespace sees it, in a
-container, too. It proves nothing against somebody who runs programs on the
+Our driver binds an abstract Unix socket, to which nobody connects. The kernel
+lists it exactly while the process lives. So it needs no shared directory,
+leaves nothing after a crash or a reboot, and shows the process, not its
+configuration file. Every process in the host's network namespace sees it, also
+in a container. It proves nothing against somebody who runs programs on the
 host itself, and need not.
 """
 
@@ -18,28 +18,28 @@ import socket
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
 
-#: What the kernel lists: a line for each Unix socket (unix_seq_show in
-#: net/unix/af_unix.c), an abstract one's name after an @. Below the root of
-#: a container it is init's, whose network is the host's.
+#: The kernel's list: a line for each Unix socket (unix_seq_show in
+#: net/unix/af_unix.c), an abstract name after an @. Below the root of a
+#: container it is init's, whose network is the host's.
 SOCKETS = "proc/net/unix"
 SOCKETS_OF_INIT = "proc/1/net/unix"
 
-#: The longest list that is taken, in bytes; a line has about 80.
+#: The longest list that is read, in bytes; a line has about 80.
 _MAX_LIST = 16 * 1024 * 1024
 
 #: sun_path is 108 bytes long.
 _MAX_VERSION = 40
 
 
-#: What the names of all such sockets begin with.
+#: Prefix of the names of all such sockets.
 _PREFIX = "sriov-rt/nova-compute/"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Driver:
-    """Our driver in the nova-compute that runs.
+    """Our driver in a running nova-compute.
 
-    :param virt_type: ``[libvirt] virt_type``; empty in releases of before.
+    :param virt_type: ``[libvirt] virt_type``; empty from older releases.
     """
 
     version: str
@@ -47,9 +47,9 @@ class Driver:
 
 
 def prefix(host: str) -> str:
-    """Return what the names of a host's sockets begin with.
+    """Return the prefix of the names of a host's sockets.
 
-    A digest, for Nova's name of a host may be longer than a socket's name.
+    It is a digest: Nova's name of a host may be too long for a socket.
     """
     digest = hashlib.sha256(host.encode()).hexdigest()[:16]
     return f"{_PREFIX}{digest}/"
@@ -58,13 +58,13 @@ def prefix(host: str) -> str:
 def bind(host: str, driver: Driver) -> socket.socket:
     """Bind the socket of this process, a nova-compute with our driver.
 
-    :param host: as Nova names it.
-    :returns: it; the kernel drops it with the process at the latest.
-    :raises OSError: if the kernel has no such socket for it.
+    :param host: Nova's name of the host.
+    :returns: the socket; the kernel drops it at the end of the process.
+    :raises OSError: if the kernel does not bind it.
     """
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        # One nova-compute may start before the last one has ended.
+        # A nova-compute may start before the last one has ended.
         number = secrets.token_hex(4)
         version = driver.version[:_MAX_VERSION]
         name = f"{prefix(host)}{version}/{driver.virt_type}/{number}"
@@ -76,10 +76,10 @@ def bind(host: str, driver: Driver) -> socket.socket:
 
 
 def observe(root: Root, host: str) -> Driver | None | Unknown:
-    """Return our driver in the nova-compute that runs.
+    """Return our driver in the running nova-compute.
 
-    :param host: as Nova names it.
-    :returns: None where no nova-compute with our driver runs.
+    :param host: Nova's name of the host.
+    :returns: None if no nova-compute with our driver runs.
     """
     names = _listed(root)
     if isinstance(names, Unknown):
@@ -93,7 +93,7 @@ def observe(root: Root, host: str) -> Driver | None | Unknown:
 
 
 def has_other_names(root: Root, host: str) -> bool:
-    """Return whether such a nova-compute runs, but not as this host."""
+    """Return whether such a nova-compute runs under another host name."""
     names = _listed(root)
     return not isinstance(names, Unknown) and any(
         not name.startswith(prefix(host)) for name in names

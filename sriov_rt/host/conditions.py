@@ -2,9 +2,9 @@
 
 """Conditions on which a host's latency measurement depends.
 
-A latency that was measured holds for the machine, the kernel, the firmware
-and the settings that it was measured with. Each of them is text here, compared
-as a whole. What can't be read, now or then, has not changed: it is unknown.
+A measured latency holds for the machine, kernel, firmware and settings of its
+measurement. Each of them is text here, compared as a whole. One that cannot be
+read, now or then, is unknown and counts as unchanged.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from sriov_rt.parse.cpulist import format_cpu_list
 #: CPUs that Nova's power management took offline count as online.
 ONLINE = "online CPUs"
 
-#: Each condition and the file that says it, its white space folded.
+#: Each condition and its file; white space is folded.
 FILES: Mapping[str, str] = {
     "kernel release": "proc/sys/kernel/osrelease",
     "kernel version": "proc/sys/kernel/version",
@@ -47,25 +47,25 @@ FILES: Mapping[str, str] = {
     "product": "sys/class/dmi/id/product_name",
 }
 
-#: Files that root alone reads, and which tell two machines of one image
-#: apart. What a certificate has of them is a digest.
+#: Files that only root reads, and that distinguish machines of one image. A
+#: certificate has their digests.
 ROOT_FILES: Mapping[str, str] = {
     "product UUID": "sys/class/dmi/id/product_uuid",
     "product serial": "sys/class/dmi/id/product_serial",
 }
 
-#: The one that changes at each boot; a certificate may hang on it.
+#: The boot, which a certificate may depend on.
 BOOT = "boot"
 BOOT_FILE = "proc/sys/kernel/random/boot_id"
 
-#: What stands for a file that is not there or can't be read.
+#: Placeholder for a file that does not exist.
 ABSENT = "-"
 
-#: What stands for what cannot be read: a file of root's, the settings of CPUs
-#: that are offline, or anything while the kernel refuses it.
+#: Placeholder for a file of root's, for settings of offline CPUs, or for
+#: anything that the kernel refuses to show.
 UNREADABLE = "?"
 
-#: A machine-id, man 5 machine-id; images have "uninitialized" in its place.
+#: A machine-id(5); images have "uninitialized" in its place.
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 
 #: What firmware has in place of a UUID or a serial number.
@@ -76,7 +76,7 @@ _PLACEHOLDER = re.compile(
     r"|03000200-0400-0500-0006-000700080009"
 )
 
-#: Characters of a digest: no two machines of a cloud have the same.
+#: Length of a digest: enough to tell a cloud's machines apart.
 _DIGEST = 16
 
 _CPUS = "sys/devices/system/cpu"
@@ -87,8 +87,8 @@ def observe(
 ) -> Mapping[str, str]:
     """Return each condition by its name.
 
-    :param nova: of the same host; its power management changes some.
-    :param boot: whether the boot is one of them.
+    :param nova: facts of the same host; power management affects some.
+    :param boot: whether to include the boot.
     """
     files = {**FILES, BOOT: BOOT_FILE} if boot else FILES
     found = {
@@ -101,11 +101,11 @@ def observe(
 
 
 def _online(root: Root, nova: ComputeFacts, online: str) -> str:
-    """Return the CPUs that are online, or will be for a guest of Nova's.
+    """Return the CPUs that are online, or will be for a guest of Nova.
 
-    It takes pCPUs off and online as guests come and go.
+    Nova takes pCPUs offline and online as guests come and go.
 
-    :param online: what the kernel says.
+    :param online: CPUs that are online, in the kernel's form.
     """
     managed = power.managed(nova, power.CPU_STATE)
     if not managed:
@@ -120,10 +120,10 @@ def _online(root: Root, nova: ComputeFacts, online: str) -> str:
 def changed(
     certified: Mapping[str, str], root: Root, nova: ComputeFacts
 ) -> tuple[tuple[str, str, str], ...]:
-    """Return what is not as it was: name, value then and value now.
+    """Return the changed conditions: name, value then and value now.
 
-    What can't be looked at now is no change: what only root can read, and the
-    settings of CPUs that are offline, which is a condition by itself.
+    A condition that cannot be read now is unchanged: a file that only root
+    reads, and settings of CPUs that are offline (itself a condition).
     """
     now = observe(root, nova, boot=True)
     return tuple(
@@ -135,13 +135,13 @@ def changed(
 
 
 def missing(certified: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the conditions that an older sriov-rt did not write down."""
+    """Return the conditions that an older sriov-rt did not record."""
     known = (*FILES, *ROOT_FILES, *_READERS)
     return tuple(name for name in known if name not in certified)
 
 
 def is_identified(certified: Mapping[str, str]) -> bool:
-    """Return whether conditions name their machine."""
+    """Return whether conditions identify their machine."""
     if _MACHINE_ID.fullmatch(certified.get("machine", "")):
         return True
     return any(
@@ -153,8 +153,8 @@ def is_identified(certified: Mapping[str, str]) -> bool:
 def emulated(root: Root) -> bool:
     """Return whether the host is itself a virtual machine.
 
-    Latencies measured in one say nothing of any hardware. The CPU has the
-    flag "hypervisor" then (CPUID 1, ECX bit 31).
+    Latencies measured in one do not apply to hardware. Its CPU has the flag
+    "hypervisor" (CPUID 1, ECX bit 31).
     """
     text = root.read_text("proc/cpuinfo", limit=4 * 1024 * 1024)
     if isinstance(text, Unknown):
@@ -171,12 +171,12 @@ def _text(root: Root, path: str) -> str:
 
 
 def _unread(root: Root, path: str) -> str:
-    """Return what stands for a file or directory that was not read."""
+    """Return the placeholder for a file or directory that was not read."""
     return ABSENT if root.exists(path) is False else UNREADABLE
 
 
 def _joined(separator: str, texts: Iterable[str]) -> str:
-    """Return texts as one; if one is not known, all of it is not."""
+    """Return texts as one; unreadable if any of them is."""
     found = list(texts)
     if UNREADABLE in found:
         return UNREADABLE
@@ -194,8 +194,8 @@ def _identity(root: Root, path: str) -> str:
 
 
 def _model(root: Root, nova: ComputeFacts) -> str:
-    # Without the features behind it, which a kernel's options change.
-    # /proc/cpuinfo would interrupt each CPU of an older kernel.
+    # Without the features after it, which depend on kernel options. On older
+    # kernels, /proc/cpuinfo would interrupt each CPU.
     text, _, _ = _text(root, f"{_CPUS}/modalias").partition(":feature:")
     midr = _text(root, f"{_CPUS}/cpu0/regs/identification/midr_el1")
     return text if midr == ABSENT else _joined(" ", (text, midr))
@@ -204,7 +204,7 @@ def _model(root: Root, nova: ComputeFacts) -> str:
 def _governor(root: Root, nova: ComputeFacts) -> str:
     """Return the governors of the CPUs that are measured.
 
-    Where Nova manages it, it is the one that a guest's pCPU is given.
+    If Nova manages them, it is the one that a guest's pCPU gets.
     """
     cpus = _isolated(root)
     by_nova = power.managed(nova, power.GOVERNOR)
@@ -230,8 +230,8 @@ def _governor(root: Root, nova: ComputeFacts) -> str:
 def _idle_states(root: Root, nova: ComputeFacts) -> str:
     """Return the idle states of the CPUs that are measured.
 
-    One CPU has their names for all; of the others only what is off is read,
-    as the agent does this every few seconds.
+    The names are read from one CPU; from the others only what is off, as the
+    agent does this every few seconds.
     """
     cpus = sorted(_isolated(root))
     if not cpus:
@@ -259,9 +259,9 @@ def _idle_states(root: Root, nova: ComputeFacts) -> str:
 
 
 def _isolated(root: Root) -> CpuSet:
-    """Return the isolated CPUs that are online, or all where none is isolated.
+    """Return the online CPUs that are isolated, or all if none is isolated.
 
-    None of them may be online: then nothing is known of their settings.
+    If none of them is online, their settings are unknown.
     """
     online = values.cpu_set(root, f"{_CPUS}/online")
     if isinstance(online, Unknown):
@@ -276,13 +276,13 @@ def _swap(root: Root, nova: ComputeFacts) -> str:
     found = root.read_text("proc/swaps", may_be_empty=True)
     if isinstance(found, Unknown):
         return _unread(root, "proc/swaps")
-    # The first line names the columns; the first word of each other one is
+    # The first line names the columns; the first word of each other line is
     # the device or the file. How much of it is used does not matter.
     lines = [each.split() for each in found.splitlines()[1:]]
     return " ".join(sorted(each[0] for each in lines if each)) or "none"
 
 
-#: Conditions that more than one file has.
+#: Conditions that need more than one file.
 _READERS: Mapping[str, Callable[[Root, ComputeFacts], str]] = {
     "CPU model": _model,
     "governor": _governor,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Container of this process: what it sees of its host, what ends with it.
+"""Container of this process: what it sees of its host, and what it loses.
 
-A service in a container that has the host's network makes interfaces of the
-host: they outlive the container. What is known of them has to, as well.
+A service in a container with the host's network makes interfaces on the host.
+They outlive the container, so records of them have to, as well.
 """
 
 import functools
@@ -17,7 +17,7 @@ INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 #: The longest table of mounts that is read, in bytes.
 MAX_MOUNTS = 1024 * 1024
 
-#: File systems that engines make a container's root of: Docker, containerd,
+#: File systems that engines use as a container's root: Docker, containerd,
 #: CRI-O and Podman.
 LAYERED = frozenset({"overlay", "fuse.fuse-overlayfs"})
 
@@ -31,7 +31,7 @@ def sees_host_processes(proc: str = "/proc") -> bool:
     try:
         found = os.stat(f"{proc}/self/ns/pid").st_ino  # noqa: PTH116
     except OSError:
-        # A kernel without such namespaces has one for all.
+        # A kernel without such namespaces has only host process ids.
         return True
     return found == INITIAL_PID_NAMESPACE
 
@@ -40,14 +40,14 @@ def sees_host_processes(proc: str = "/proc") -> bool:
 def ends_with_container(
     directory: pathlib.Path, root: str = "/", proc: str = "/proc"
 ) -> bool:
-    """Return whether a directory is lost when its container is made again.
+    """Return whether a directory is lost when its container is recreated.
 
-    So it is on the container's own layer, where nothing of the host or of a
-    volume is mounted. A directory that is not there is judged by the one that
-    it would be made in. A container whose root is no overlay, such as a
-    machine that systemd boots in one, keeps its files.
+    It is if it is on the container's own layer, without a mount of the host or
+    a volume. For a missing directory, its nearest existing parent is judged. A
+    container whose root is no overlay keeps its files, such as a machine that
+    systemd boots in one.
 
-    :param root: where its root is mounted.
+    :param root: mount point of the container's root.
     """
     return (
         _is_contained(root, proc)
@@ -63,14 +63,14 @@ def _is_contained(root: str, proc: str) -> bool:
         of_init = os.stat(f"{proc}/1/root/")  # noqa: PTH116
         own = os.stat(root)  # noqa: PTH116
     except OSError:
-        # Without CAP_SYS_PTRACE nobody looks at process 1. A host whose own
-        # root is an overlay must not be taken for a container.
+        # Without CAP_SYS_PTRACE process 1 cannot be inspected. A host whose
+        # own root is an overlay must not be taken for a container.
         return False
     return (of_init.st_dev, of_init.st_ino) != (own.st_dev, own.st_ino)
 
 
 def _file_system(point: str, proc: str) -> str | None:
-    """Return the type of what is mounted last at a mount point."""
+    """Return the type of the last mount at a mount point."""
     try:
         with pathlib.Path(proc, "self/mountinfo").open("rb") as file:
             text = file.read(MAX_MOUNTS).decode(errors="replace")

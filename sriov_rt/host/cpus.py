@@ -28,12 +28,12 @@ COMMAND_LINE = "proc/cmdline"
 SCHED_EXT = "sys/kernel/sched_ext/state"
 WORKQUEUES = "sys/devices/virtual/workqueue/cpumask"
 
-#: What programs (tuned's force_latency) hold open to bound idle states of
-#: all CPUs: a 32-bit number of µs (kernel/power/qos.c).
+#: Device that programs (tuned's force_latency) hold open to bound the idle
+#: states of all CPUs: a 32-bit number of µs (kernel/power/qos.c).
 DMA_LATENCY = "dev/cpu_dma_latency"
 
-#: No bound at all: PM_QOS_RESUME_LATENCY_NO_CONSTRAINT_NS is the longest
-#: time that there is.
+#: No bound: PM_QOS_RESUME_LATENCY_NO_CONSTRAINT_NS is the longest time that
+#: there is.
 NO_BOUND_US = 2**31 - 1
 
 _NODE_NAME = re.compile(r"node([0-9]{1,5})")
@@ -42,10 +42,10 @@ _STATE_NAME = re.compile(r"state([0-9]{1,3})")
 
 
 def observe(root: Root) -> CpuFacts:
-    """Return the host's CPUs and what the kernel keeps away from them.
+    """Return the host's CPUs and what the kernel keeps off them.
 
-    CPUs that a cpuset partition isolates are among ``isolated`` if libvirt's
-    guests are in it: nobody else may use them.
+    CPUs that a cpuset partition isolates count as ``isolated`` if libvirt's
+    guests are in it: only they may use them.
     """
     online = _online(root)
     offline = offline_of(root, online)
@@ -92,10 +92,10 @@ def _isolated(
 
 
 def offline_of(root: Root, online: CpuSet | Unknown) -> CpuSet | Unknown:
-    """Return the CPUs that are there, are offline and can be online.
+    """Return the CPUs that are offline and can be brought online.
 
-    One that has to stay as it is has no file to write to
-    (cpu_subsys of drivers/base/cpu.c).
+    A CPU that has to stay as it is has no ``online`` file (cpu_subsys of
+    drivers/base/cpu.c).
     """
     present = values.cpu_set(root, f"{CPU}/present")
     if isinstance(present, Unknown):
@@ -168,10 +168,10 @@ def _idle_states(
 
 
 def _dma_latency(root: Root) -> int | Unknown:
-    """Return the bound on all CPUs, µs; it is that of no CPU elsewhere."""
+    """Return the bound on all CPUs, µs; without the device there is none."""
     found = root.read_device(DMA_LATENCY, 4)
     if isinstance(found, Unknown):
-        # Containers often have no such device: nothing is known of a bound.
+        # Containers often have no such device: assume no bound.
         return found if root.exists(DMA_LATENCY) is True else NO_BOUND_US
     return int.from_bytes(found, sys.byteorder, signed=True)
 
@@ -179,7 +179,7 @@ def _dma_latency(root: Root) -> int | Unknown:
 def _bound(root: Root, directory: str) -> int | Unknown:
     """Return the bound on one CPU, µs.
 
-    The file says ``n/a`` for "not at all" and 0 for "as long as it takes"
+    The file's ``n/a`` means no latency at all, and 0 means no bound
     (Documentation/ABI/testing/sysfs-devices-power).
     """
     path = f"{directory}/power/pm_qos_resume_latency_us"
@@ -194,13 +194,13 @@ def _bound(root: Root, directory: str) -> int | Unknown:
 def _deepest(
     root: Root, directory: str, most_us: int | Unknown
 ) -> tuple[str, int] | None | Unknown:
-    """Return name and latency of the deepest idle state of one CPU.
+    """Return name and latency of the deepest idle state of a CPU.
 
-    :param most_us: the bound on all CPUs, µs.
+    :param most_us: bound on all CPUs, µs.
     """
     names = root.list_dir(f"{directory}/cpuidle")
     if isinstance(names, Unknown):
-        # No driver, or idle=poll: then there is nothing to wake up from.
+        # No driver, or idle=poll: the CPU never has to wake up.
         absent = root.exists(f"{directory}/cpuidle") is False
         return None if absent else names
     bound = _bound(root, directory)
@@ -222,7 +222,7 @@ def _deepest(
             return disabled
         if not disabled:
             if isinstance(hidden, Unknown) and latency_us > MAX_WAKEUP_US:
-                # A bound may keep the CPU from it.
+                # A bound may keep the CPU out of this state.
                 return hidden
             name = values.parsed(root, f"{state}/name", str.strip)
             return name if isinstance(name, Unknown) else (name, latency_us)
@@ -241,7 +241,7 @@ def _nohz_full(root: Root) -> CpuSet | Unknown:
     """Return the CPUs whose tick stops.
 
     Without nohz_full= the file may read ``(null)``, a mask that was never
-    allocated (seen with Linux 6.1). Built without NO_HZ_FULL, a kernel has
+    allocated (seen with Linux 6.1). A kernel without NO_HZ_FULL has
     ``isolated`` but not this file (drivers/base/cpu.c), and stops no CPU's
     tick.
     """
@@ -263,7 +263,7 @@ def _command_line(root: Root) -> kernel.KernelCommandLine | Unknown:
 
 
 def _possible(root: Root) -> int | None:
-    """Return how many CPUs there can be, which the kernel calls N + 1."""
+    """Return how many CPUs are possible, from the kernel's list 0-N."""
     possible = values.cpu_set(root, f"{CPU}/possible")
     if isinstance(possible, Unknown) or not possible:
         return None
@@ -271,10 +271,10 @@ def _possible(root: Root) -> int | None:
 
 
 def _rcu_nocbs(root: Root, nohz_full: CpuSet | Unknown) -> CpuSet | Unknown:
-    """Return rcu_nocbs= and nohz_full, for which there is no other file.
+    """Return rcu_nocbs= and nohz_full; no other file has them.
 
-    A value that the kernel cannot parse, or with a CPU that there cannot be,
-    means all CPUs (rcu_nocb_setup in kernel/rcu/tree_nocb.h).
+    A value that the kernel cannot parse, or with an impossible CPU, means all
+    CPUs (rcu_nocb_setup in kernel/rcu/tree_nocb.h).
     """
     line = _command_line(root)
     if isinstance(line, Unknown):
@@ -294,7 +294,7 @@ def _rcu_nocbs(root: Root, nohz_full: CpuSet | Unknown) -> CpuSet | Unknown:
 
 
 def _isolcpus_flags(root: Root) -> tuple[str, ...] | Unknown:
-    """Return the flags of isolcpus= that are in force for all its CPUs."""
+    """Return the flags of isolcpus= that apply to all its CPUs."""
     line = _command_line(root)
     if isinstance(line, Unknown):
         return line
@@ -328,7 +328,7 @@ def _siblings(
 
 
 def _core(root: Root, cpu: int) -> CpuSet | Unknown:
-    # core_cpus_list is the name since Linux 5.3.
+    # The file is named core_cpus_list since Linux 5.3.
     topology = f"{CPU}/cpu{cpu}/topology"
     path = f"{topology}/core_cpus_list"
     if root.exists(path) is False:
@@ -342,7 +342,7 @@ def _core(root: Root, cpu: int) -> CpuSet | Unknown:
 def _numa(
     root: Root, online: CpuSet | Unknown
 ) -> tuple[NumaNode, ...] | Unknown:
-    """Return the nodes; a kernel without NUMA is one node, as in libvirt."""
+    """Return the nodes; a kernel without NUMA has one, as in libvirt."""
     names = root.list_dir(NODE)
     if isinstance(names, Unknown):
         if root.exists(NODE) is not False or isinstance(online, Unknown):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plan of the settings that make a host realtime: all remedies in one.
+"""Plan of the settings that make a host realtime: all remedies together.
 
-Each setting is in one place only: on the kernel's command line what has to
-hold from the start, in sysctl.d what is a sysctl, and in a tuned profile
-what is a file of sysfs. Nova's configuration is named where its CPU set has
-to change with them.
+Each setting is in one place only: on the kernel's command line if it has to
+hold from the start, in sysctl.d if it is a sysctl, and in a tuned profile if
+it is a file of sysfs. Nova's configuration is named if its CPU set has to
+change with them.
 """
 
 import dataclasses
@@ -38,14 +38,14 @@ from sriov_rt.reason import reason
 SYSCTL_FILE = "/etc/sysctl.d/90-sriov-rt.conf"
 TUNED_FILE = "/etc/tuned/sriov-rt/tuned.conf"
 
-#: Where tuned looks since 2.23, but in RHEL 9 (user_profiles_dir of its
-#: tuned.spec). Its own profiles moved likewise, to the second.
+#: Profile path of tuned since 2.23, except in RHEL 9 (user_profiles_dir of its
+#: tuned.spec). Tuned's own profiles moved to the second directory likewise.
 LATER_TUNED_FILE = "/etc/tuned/profiles/sriov-rt/tuned.conf"
 _LATER_TUNED = "usr/lib/tuned/profiles"
 _TUNED_ADM = "usr/sbin/tuned-adm"
 
-#: The codes whose remedy is in a plan. What else keeps a host from being
-#: ready is named beside it.
+#: Codes of Reasons that a plan remedies. Others that keep a host from being
+#: ready are named beside it.
 PLANNED = frozenset(
     {
         "all_isolated",
@@ -74,7 +74,7 @@ PLANNED = frozenset(
     }
 )
 
-#: Of those, what only nova.conf can change.
+#: Those of them that only nova.conf can remedy.
 BY_NOVA = frozenset(
     {
         "all_isolated",
@@ -86,7 +86,7 @@ BY_NOVA = frozenset(
     }
 )
 
-#: What the kernel's command line changes, advice included.
+#: Codes that the kernel's command line remedies, advice included.
 BY_COMMAND_LINE = frozenset(
     {
         "clock_slow",
@@ -104,14 +104,14 @@ BY_COMMAND_LINE = frozenset(
     }
 )
 
-#: Arguments that undo a plan's, and are taken away for it.
+#: Arguments that would undo a plan's, and are removed.
 CONTRARY = frozenset({"nohz=off", "notsc"})
 
-#: What x86 and arm64 take of a command line; the rest is lost
+#: The longest command line that x86 and arm64 accept; the rest is lost
 #: (COMMAND_LINE_SIZE in arch/*/include/uapi/asm/setup.h, with its NUL).
 MAX_COMMAND_LINE = 2047
 
-#: The profiles in effect (ACTIVE_PROFILE_FILE in tuned/consts.py).
+#: Names of the active profiles (ACTIVE_PROFILE_FILE in tuned/consts.py).
 _ACTIVE_PROFILE = "etc/tuned/active_profile"
 _OWN_PROFILE = "sriov-rt"
 _PROFILES = re.compile(r"[\w.-]{1,64}(?:[ ,;]+[\w.-]{1,64}){0,15}", re.ASCII)
@@ -124,19 +124,19 @@ Sections = Mapping[str, Mapping[str, str]]
 class FixPlan:
     """Settings that make a host realtime after its next boot.
 
-    :param dedicated: the CPUs for guests; empty where none can be, and then
+    :param dedicated: CPUs for guests; if there can be none, this is empty and
         nothing is planned.
-    :param arguments: for the kernel, as they are to be on its command line.
-    :param removed: those on today's command line that they replace.
-    :param command_line: today's with the arguments in their place.
-    :param sysctls: key to value.
-    :param cgroup: file to value, of the isolated partition of guests; empty
-        on a host that isolates by its command line.
-    :param tuned: section to option to value, a profile of tuned.
-    :param nova: likewise, for nova.conf; empty where it can stay.
-    :param by_hand: what keeps the host from being ready and no such setting
-        can mend.
-    :param tuned_path: the file that tuned reads the profile from.
+    :param arguments: arguments to put on the kernel's command line.
+    :param removed: arguments of today's command line that they replace.
+    :param command_line: today's command line with the new arguments.
+    :param sysctls: values by key.
+    :param cgroup: values by file, of the guests' isolated partition; empty on
+        a host that isolates by its command line.
+    :param tuned: a tuned profile: values by section and option.
+    :param nova: the same for nova.conf; empty if it can stay as it is.
+    :param by_hand: Reasons that the host is not ready, which no such setting
+        remedies.
+    :param tuned_path: file that tuned reads the profile from.
     :param has_tuned: whether tuned may be installed.
     """
 
@@ -214,7 +214,7 @@ def sysctl_text(sysctls: Mapping[str, str]) -> str:
 
 
 def ini_text(sections: Sections) -> str:
-    """Return sections as tuned and oslo.config read them."""
+    """Return sections in the syntax of tuned and oslo.config."""
     return "\n".join(
         f"[{name}]\n"
         + "".join(f"{key}={value}\n" for key, value in options.items())
@@ -226,10 +226,10 @@ def ini_text(sections: Sections) -> str:
 class Tuned:
     """Tuned on a host.
 
-    :param path: the file that it reads the plan's profile from.
-    :param included: the profiles that are active, which the plan's includes;
-        empty for none.
-    :param installed: false where its command is known to be missing.
+    :param path: file that it reads the plan's profile from.
+    :param included: active profiles, which the plan's profile includes; empty
+        for none.
+    :param installed: False if its command is known to be missing.
     """
 
     path: str = TUNED_FILE
@@ -241,13 +241,13 @@ NO_TUNED = Tuned()
 
 
 def tuned_of(root: Root) -> Tuned:
-    """Return what there is of tuned on a host."""
+    """Return the state of tuned on a host."""
     later = root.exists(_LATER_TUNED) is True
     path = LATER_TUNED_FILE if later else TUNED_FILE
     active = root.read_text(_ACTIVE_PROFILE, may_be_empty=True)
     names = "" if isinstance(active, Unknown) else active.strip()
     if names == _OWN_PROFILE:
-        # The plan is in effect already: it includes what it did.
+        # The plan is in effect already: include what it included.
         text = root.read_text(path.lstrip("/"))
         own = None if isinstance(text, Unknown) else _INCLUDE.search(text)
         names = "" if own is None else own[1]
@@ -269,9 +269,9 @@ def make(
 ) -> FixPlan:
     """Return the plan for a host.
 
-    :param must: what keeps the host from being ready.
-    :param placed_by_nova: as with :func:`sriov_rt.decide.realtime.reasons`.
-    :param tuned: as :func:`tuned_of` gives it.
+    :param must: Reasons that keep the host from being ready.
+    :param placed_by_nova: see :func:`sriov_rt.decide.realtime.reasons`.
+    :param tuned: result of :func:`tuned_of`.
     """
     by_hand = tuple(each for each in must if each.code not in PLANNED)
     dedicated = realtime.to_dedicate(decisive(facts))
@@ -307,7 +307,7 @@ def _boot(
 ) -> tuple[list[str], tuple[str, ...], str | None]:
     """Return the arguments, those that they replace, and the new line.
 
-    Lists of CPUs are in their short form where the line is too long else.
+    Lists of CPUs are shortened if the line would be too long.
     """
     arguments: list[str] = []
     removed: tuple[str, ...] = ()
@@ -327,7 +327,7 @@ def _arguments(
     listed: Callable[[CpuSet], str],
 ) -> list[str]:
     cpus = listed(dedicated)
-    # An isolated partition does what the flag domain would.
+    # An isolated partition replaces the flag domain.
     by_partition = bool(_cgroup(facts, dedicated, housekeeping))
     flags = "managed_irq" if by_partition else "managed_irq,domain"
     found = [
@@ -336,8 +336,8 @@ def _arguments(
         f"rcu_nocbs={cpus}",
         f"irqaffinity={listed(housekeeping)}",
         "transparent_hugepage=never",
-        # The sysctl can't be written where there is no such watchdog, as in
-        # most virtual machines (proc_nmi_watchdog in kernel/watchdog.c).
+        # The sysctl cannot be written without such a watchdog, as in most
+        # virtual machines (proc_nmi_watchdog in kernel/watchdog.c).
         "nmi_watchdog=0",
     ]
     if facts.kernel.clock_source in realtime.SLOW_CLOCKS:
@@ -345,7 +345,7 @@ def _arguments(
     memory = facts.memory
     if not isinstance(memory.swap, Unknown):
         if {*memory.swap} - {*memory.on_zram}:
-            # systemd's generators then make no unit for fstab's swap.
+            # systemd's generators then make no unit for swap in fstab.
             found.append("systemd.swap=0")
         if memory.on_zram and memory.zram_generator is True:
             found.append("systemd.zram=0")
@@ -353,14 +353,14 @@ def _arguments(
 
 
 def _some(fact: object) -> bool:
-    """Return whether a fact is known, and not empty."""
+    """Return whether a fact is known and not empty."""
     return bool(fact) and not isinstance(fact, Unknown)
 
 
 def _replaced(
     line: str | Unknown, arguments: list[str]
 ) -> tuple[tuple[str, ...], str | None]:
-    """Return what arguments replace on a command line, and the new line."""
+    """Return the arguments that are replaced, and the new command line."""
     if isinstance(line, Unknown):
         return (), None
     keys = {_key(each) for each in arguments}
@@ -390,9 +390,9 @@ def _sysctls(facts: HostFacts, housekeeping: CpuSet) -> Mapping[str, str]:
 def _cgroup(
     facts: HostFacts, dedicated: CpuSet, housekeeping: CpuSet
 ) -> Mapping[str, str]:
-    """Return the partition of a host that has one for guests already.
+    """Return the new settings of a partition that guests already have.
 
-    Emulator threads need a CPU in it, and the host one outside it.
+    Emulator threads need a CPU inside it, and the host one outside.
     """
     found = facts.cpus.guest_cgroup
     if not isinstance(found, GuestCgroup) or not cgroup.isolates(facts.cpus):
@@ -411,7 +411,7 @@ def _tuned(
 ) -> Sections:
     main = {"summary": "CPUs for realtime guests, by sriov-rt"}
     if included:
-        # Without it, what that profile has set is undone.
+        # Otherwise the settings of that profile would be undone.
         main["include"] = included
     sections = {
         "main": main,
@@ -423,7 +423,7 @@ def _tuned(
         },
     }
     cpu: dict[str, str] = {}
-    # Of those that Nova gives a governor, it does so by itself.
+    # Nova itself sets the governors of the CPUs that it manages.
     if _some(facts.cpus.governors) and not power.managed(
         facts.compute, power.GOVERNOR
     ):

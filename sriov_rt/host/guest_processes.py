@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Processes of the guests that libvirt runs, from the heads of its files.
+"""Processes of libvirt's running guests, from its status files.
 
-libvirt's drivers keep a status file of each domain that runs; its root element
-has the process. The files are root's alone, so that nothing in a guest has a
-say in them.
+libvirt's drivers keep a status file of each running domain; its root element
+has the process. Only root has access to the files, so no guest can forge them.
 """
 
 import re
@@ -13,29 +12,30 @@ from collections.abc import Mapping
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
 
-#: Where the files are: LXC_STATE_DIR of libvirt's src/lxc/lxc_conf.h, and
+#: Directories of the files: LXC_STATE_DIR of libvirt's src/lxc/lxc_conf.h, and
 #: stateDir of its src/qemu/qemu_conf.c.
 CONTAINERS = "run/libvirt/lxc"
 MACHINES = "run/libvirt/qemu"
 SUFFIX = ".xml"
 
-#: The process that keeps a container, as its ``comm`` has it.
+#: The ``comm`` of the process that keeps a container.
 KEEPER = "libvirt_lxc"
 
-#: The root element of such a file: the state, and the process.
+#: Root element of such a file: the state and the process.
 STATUS = re.compile(r"<domstatus [^<>]*\bpid='([0-9]{1,7})'[^<>]*>")
 
-#: Bytes that have the root element: a comment of 300 goes before it.
+#: Bytes that include the root element: a comment of 300 precedes it.
 _HEAD = 4096
 
-#: Bytes of a command line that have ``-name guest=``, QEMU's first argument.
+#: Bytes of a command line that include ``-name guest=``, QEMU's first
+#: argument.
 _COMMAND_HEAD = 4096
 
 
 def observe(root: Root) -> Mapping[int, bool] | Unknown:
     """Return the process of each guest, and whether it keeps a container.
 
-    :returns: unknown where a file of libvirt's cannot be read.
+    :returns: unknown if a file of libvirt cannot be read.
     """
     found = {}
     for directory in (MACHINES, CONTAINERS):
@@ -51,7 +51,7 @@ def observe(root: Root) -> Mapping[int, bool] | Unknown:
             head = _head(root, f"{directory}/{name}", _HEAD)
             if isinstance(head, Unknown):
                 if root.exists(f"{directory}/{name}") is False:
-                    continue  # it has ended meanwhile
+                    continue  # it has ended
                 return head
             status = STATUS.search(head)
             domain = name.removesuffix(SUFFIX)
@@ -61,7 +61,7 @@ def observe(root: Root) -> Mapping[int, bool] | Unknown:
 
 
 def _runs(root: Root, process: int, domain: str, is_container: bool) -> bool:
-    # A libvirtd that was killed leaves its files, and numbers come again.
+    # A killed libvirtd leaves its files, and process ids are reused.
     if is_container:
         text = root.read_text(f"proc/{process}/comm")
         return isinstance(text, str) and text.strip() == KEEPER

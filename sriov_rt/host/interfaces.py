@@ -18,9 +18,9 @@ ETHERNET = "ethernet"
 INFINIBAND = "infiniband"
 WIFI = "wifi"
 
-#: Link types that Nics are told apart by (ARPHRD_* in if_arp.h).
+#: Link types that distinguish Nics (ARPHRD_* in if_arp.h).
 _TYPES = {1: ETHERNET, 32: INFINIBAND}
-#: A station's: its access point drops frames of any other source MAC.
+#: Files of a wireless station: access points drop other source MACs.
 _WIRELESS = ("phy80211", "wireless")
 #: Documentation/networking/devlink/devlink-port.rst
 _REPRESENTOR = re.compile(r"(?:c[0-9]+)?pf[0-9]+(?:[vs]f[0-9]+)?")
@@ -29,10 +29,10 @@ _VIRTIO = re.compile(r"virtio[0-9]+")
 
 
 def link_type(root: Root, name: str) -> str | Unknown:
-    """Return the kind of link that an interface is on.
+    """Return the link type of an interface.
 
-    :returns: ``ethernet``, ``infiniband``, ``wifi``, or ``type N`` by the
-        number that the kernel has for any other.
+    :returns: ``ethernet``, ``infiniband``, ``wifi``, or ``type N`` with the
+        kernel's number of any other.
     """
     for each in _WIRELESS:
         there = root.exists(f"{NET}/{name}/{each}")
@@ -47,19 +47,19 @@ def link_type(root: Root, name: str) -> str | Unknown:
 
 
 def is_representor(root: Root, name: str) -> bool:
-    """Return whether an interface stands for a VF or another function.
+    """Return whether an interface represents a VF or another function.
 
-    Those of switchdev mode are on the PF's own PCI function, and have a name
-    such as pf0vf3 for their port; the PF itself has p0, or none.
+    In switchdev mode such interfaces are on the PF's own PCI function, with a
+    port name such as pf0vf3; the PF itself has p0 or none.
     """
     port = values.parsed(root, f"{NET}/{name}/phys_port_name", str)
     return isinstance(port, str) and _REPRESENTOR.fullmatch(port) is not None
 
 
 def function(root: Root, name: str) -> str:
-    """Return the directory of the device that an interface belongs to.
+    """Return the directory of an interface's device.
 
-    That of virtio-net's own device is one level below its PCI function's.
+    A virtio-net device is one level below its PCI function.
     """
     device = f"{NET}/{name}/device"
     found = values.link_name(root, device)
@@ -70,7 +70,7 @@ def function(root: Root, name: str) -> str:
 def pci_address(root: Root, name: str) -> str | None | Unknown:
     """Return the PCI address of an interface's function.
 
-    :returns: None for an interface that is not on PCI.
+    :returns: None if the interface is not on PCI.
     """
     device = function(root, name)
     found = (
@@ -89,9 +89,9 @@ def pci_address(root: Root, name: str) -> str | None | Unknown:
 def of_function(root: Root, address: str) -> tuple[str, ...] | None | Unknown:
     """Return the interfaces of a PCI function, sorted.
 
-    :param address: of the function.
-    :returns: None if the function's driver makes none, empty if all of them
-        are in other network namespaces.
+    :param address: PCI address of the function.
+    :returns: None if the function's driver makes none; empty if all are in
+        other network namespaces.
     """
     found: list[str] | None = None
     names = root.list_dir(f"{DEVICES}/{address}")
@@ -108,10 +108,10 @@ def of_function(root: Root, address: str) -> tuple[str, ...] | None | Unknown:
 
 
 def ports(root: Root, address: str) -> tuple[str, ...] | None | Unknown:
-    """Return the interfaces of a PF by their ports, but for representors.
+    """Return the interfaces of a PF by their ports, without representors.
 
-    :param address: of the PF.
-    :returns: as :func:`of_function`.
+    :param address: PCI address of the PF.
+    :returns: as for :func:`of_function`.
     """
     names = of_function(root, address)
     if names is None or isinstance(names, Unknown):
@@ -121,5 +121,5 @@ def ports(root: Root, address: str) -> tuple[str, ...] | None | Unknown:
 
 
 def _port(root: Root, name: str) -> int:
-    """Return which port of its function an interface has, from 0."""
+    """Return the number of an interface's port on its function, from 0."""
     return known_or(values.integer(root, f"{NET}/{name}/dev_port"), 0)

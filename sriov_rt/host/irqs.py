@@ -3,10 +3,10 @@
 """Interrupts and the CPUs that they fire on, from ``/proc/irq``.
 
 The kernel spreads the interrupts of some drivers' queues (NVMe, virtio-blk)
-over all CPUs by itself, and nobody can move them. What shows it is debugfs,
-or since Linux 6.12 that ``smp_affinity`` is read only. Elsewhere it stays
-open whether the kernel or somebody else put an interrupt on an isolated CPU;
-then it counts whether it fires.
+over all CPUs by itself, and nobody can move them. debugfs shows which, or
+since Linux 6.12 a read-only ``smp_affinity``. Otherwise it is unknown whether
+the kernel or somebody else put an interrupt on an isolated CPU; then it
+matters whether it fires there.
 """
 
 import collections
@@ -28,29 +28,29 @@ IRQ = "proc/irq"
 
 ISOLATED = "sys/devices/system/cpu/isolated"
 
-#: How often each interrupt fired on each possible CPU, with commas between.
+#: Counts of an interrupt on each possible CPU, separated by commas.
 COUNTS = "sys/kernel/irq/{irq}/per_cpu_count"
 
-#: What the kernel says of an interrupt if it has GENERIC_IRQ_DEBUGFS, and
-#: its word for one that is managed (kernel/irq/debugfs.c).
+#: Description of an interrupt in a kernel with GENERIC_IRQ_DEBUGFS, and its
+#: flag of a managed one (kernel/irq/debugfs.c).
 DEBUG = "sys/kernel/debug/irq/irqs"
 MANAGED = "IRQD_AFFINITY_MANAGED"
 
-#: The longest IRQ number taken, in digits: the kernel's is a 32-bit int.
+#: The longest IRQ number, in digits: the kernel's is a 32-bit int.
 MAX_DIGITS = 10
 
 #: Seconds from the first look at a counter to the second.
 FIRST_LOOK_S = 0.5
 
-#: Seconds for which an interrupt that fired counts as one that fires: the
-#: verdict on the host is not to come and go with it.
+#: Seconds for which an interrupt that fired counts as firing, so that the
+#: verdict on the host is stable.
 FIRED_S = 600.0
 
 NOT_SHOWN = Unknown(
     f"this kernel does not show in /{IRQ} which interrupts it manages"
 )
 
-#: An interrupt, and where it may and does fire.
+#: An interrupt, the CPUs that it may fire on, and those that it does.
 Routed = tuple[int, CpuSet, CpuSet]
 
 
@@ -58,7 +58,7 @@ class Counters:
     """Which interrupts fire, by their counters at two observations.
 
     :param pause: waits between the first two looks, seconds.
-    :param monotonic: the clock, seconds.
+    :param monotonic: returns the time, seconds.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class Counters:
     def fired(
         self, root: Root, interrupts: Iterable[Routed]
     ) -> Mapping[Routed, bool]:
-        """Return which of the interrupts fired of late, where they do.
+        """Return whether each interrupt fired recently on its CPUs.
 
-        What cannot be read is left out. One that is new here, or was moved,
-        is looked at twice.
+        An interrupt that cannot be read is left out. One that is new here, or
+        was moved, is read twice.
         """
         looked_at = frozenset(interrupts)
         first = {**_counts(root, looked_at - self._counts.keys())}
@@ -117,10 +117,10 @@ def _counts(root: Root, interrupts: Iterable[Routed]) -> dict[Routed, int]:
 
 
 def observe(root: Root, counters: Counters | None = None) -> IrqFacts:
-    """Return the default affinity and the interrupts grouped by theirs.
+    """Return the default affinity, and the interrupts by their affinity.
 
-    :param counters: those of the observations before; without them it is
-        not known which interrupts fire.
+    :param counters: counters of earlier observations; without them it is
+        unknown which interrupts fire.
     """
     return IrqFacts(
         default_affinity=values.cpu_mask(root, f"{IRQ}/default_smp_affinity"),
@@ -129,7 +129,7 @@ def observe(root: Root, counters: Counters | None = None) -> IrqFacts:
 
 
 class _Lists:
-    """Cpu lists of files, each text parsed once: most IRQs share a few."""
+    """Parsed CPU lists of files, each text once: most IRQs share a few."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -178,8 +178,8 @@ def _groups(
 class _Evidence:
     """Origin of interrupts on isolated CPUs, and whether they fire there.
 
-    :param routed: all interrupts. It is asked of those alone that may fire
-        on isolated CPUs only: the kernel puts no others there.
+    :param routed: all interrupts. Only those are checked that may fire on
+        isolated CPUs alone: the kernel puts no others there.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class _Evidence:
         return NOT_SHOWN
 
     def _modes_differ(self) -> bool:
-        # Before 6.12 all are writable, and the kernel refuses to write some.
+        # Before 6.12 all are writable, but the kernel rejects some writes.
         return any(
             self._root.may_write(f"{IRQ}/{irq}/smp_affinity") is False
             for irq, _allowed, _effective in self._routed
@@ -242,12 +242,12 @@ def _affinity(
     path = f"{directory}/effective_affinity_list"
     effective = lists.read(path)
     if isinstance(effective, Unknown):
-        # Not every architecture tells (GENERIC_IRQ_EFFECTIVE_AFF_MASK).
+        # Not every architecture has it (GENERIC_IRQ_EFFECTIVE_AFF_MASK).
         if root.exists(path) is not False:
             return effective
         return allowed, allowed
     if not effective and _has_handler(root, directory):
-        # An interrupt chip that does not keep the mask up to date
+        # The interrupt chip does not keep the mask up to date
         # (irq_validate_effective_affinity in kernel/irq/manage.c).
         return allowed, allowed
     return allowed, effective

@@ -23,10 +23,11 @@ CLOCK_SOURCE = (
 OS_RELEASE = "etc/os-release"
 WATCHDOG_CPUS = f"{SYSCTL}/watchdog_cpumask"
 
-#: The kernel modules that sriov-rt uses, by the name in /sys/module.
+#: Kernel modules that sriov-rt uses, by their names in /sys/module.
 MODULES = ("8021q", "ipvlan", "macvlan", "macvtap", "vfio_pci")
 
-#: The longest modules.dep taken, in bytes; Debian's of Linux 6.1 is 0.6 MB.
+#: The longest modules.dep that is read, in bytes; Debian's of Linux 6.1 is 0.6
+#: MB.
 MAX_MODULES_DEP = 16 * 1024 * 1024
 
 
@@ -66,8 +67,8 @@ def _distribution(text: str) -> str:
 def _watchdog(root: Root) -> CpuSet | Unknown:
     """Return the CPUs that the soft lockup detector wakes every 4 s.
 
-    ``soft_watchdog`` is what is built in and enabled; ``watchdog`` turns it
-    off as well (kernel/watchdog.c).
+    ``soft_watchdog`` says whether it is built in and enabled; ``watchdog``
+    also turns it off (kernel/watchdog.c).
     """
     for name in ("soft_watchdog", "watchdog"):
         enabled = _sysctl(root, name)
@@ -81,9 +82,9 @@ def _watchdog(root: Root) -> CpuSet | Unknown:
 def _preempt_rt(root: Root) -> bool | Unknown:
     """Return whether the kernel is PREEMPT_RT.
 
-    Kernels with the realtime patches say so in a file of their own. Those
-    that have it from mainline (6.12 on) may not: all name it in their
-    version (init/Makefile).
+    Kernels with the realtime patches have a file for it. Those that have it
+    from mainline (6.12 on) may not, but all name it in their version
+    (init/Makefile).
     """
     found = values.switch(root, REALTIME)
     if root.exists(REALTIME) is not False:
@@ -100,7 +101,7 @@ def _command_line(root: Root) -> str | Unknown:
 
 
 def _sysctl(root: Root, name: str) -> bool | Unknown:
-    """Return whether a kernel setting is on; one it was built without is not.
+    """Return whether a kernel setting is on; off if it is not built in.
 
     nmi_watchdog needs HARDLOCKUP_DETECTOR, timer_migration NO_HZ_COMMON.
     """
@@ -117,7 +118,7 @@ def _sysctl(root: Root, name: str) -> bool | Unknown:
 def _modules(
     root: Root, release: str | Unknown
 ) -> Mapping[str, str] | Unknown:
-    """Return each module's state; lists are read for what does not run."""
+    """Return each module's state; depmod's lists show those not loaded."""
     states: dict[str, str] = {}
     for name in MODULES:
         state = _in_kernel(root, name)
@@ -140,10 +141,10 @@ def _modules(
 
 
 def _in_kernel(root: Root, name: str) -> str | None:
-    """Return ``loaded`` or ``builtin``, None if the module is not seen.
+    """Return ``loaded`` or ``builtin``; None if the module is not seen.
 
-    A built-in module is seen only if it has parameters; only one that was
-    loaded has a state (kernel/module/sysfs.c).
+    A built-in module is seen only if it has parameters; only a loaded one has
+    a state (kernel/module/sysfs.c).
     """
     if root.exists(f"sys/module/{name}/initstate") is True:
         return "loaded"
@@ -153,7 +154,7 @@ def _in_kernel(root: Root, name: str) -> str | None:
 def _listed(
     root: Root, release: str | Unknown, name: str
 ) -> frozenset[str] | Unknown:
-    """Return the modules that a list of depmod's names."""
+    """Return the modules that a list of depmod names."""
     if isinstance(release, Unknown):
         return release
     text = root.read_text(

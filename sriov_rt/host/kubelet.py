@@ -11,7 +11,7 @@ from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.parse import kubelet
 
-#: The kubelet's own default of --root-dir.
+#: Default of the kubelet's --root-dir.
 DIRECTORY = "/var/lib/kubelet"
 
 _STATE = "cpu_manager_state"
@@ -20,9 +20,9 @@ _NONE = KubeletCpus((), None)
 
 
 def observe(root: Root, directory: str = DIRECTORY) -> KubeletCpus | Unknown:
-    """Return the CPUs of pods; none where no kubelet has run.
+    """Return the CPUs of pods; none if no kubelet has run.
 
-    :param directory: the kubelet's, an absolute path of the host.
+    :param directory: the kubelet's directory, an absolute path of the host.
     """
     path = posixpath.join(directory, _STATE).lstrip("/")
     if root.exists(path) is False:

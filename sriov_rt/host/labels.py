@@ -2,15 +2,14 @@
 
 """NFD-style labels derived from the kernel's facts.
 
-Key and value are Node Feature Discovery's, but for two: a PCI label has the
-vendor alone (NFD with ``deviceLabelFields: [vendor]``), and
-``kernel-config.NO_HZ_FULL`` is set where CPUs are nohz_full, while NFD's says
-only that the kernel could make them so. A fact that is unknown makes no
-label.
+Keys and values are Node Feature Discovery's, with two exceptions. A PCI label
+has the vendor alone (as in NFD with ``deviceLabelFields: [vendor]``).
+``kernel-config.NO_HZ_FULL`` is set if CPUs are nohz_full, while NFD's only
+says that the kernel supports it. An unknown fact makes no label.
 
-Of some labels the kernel also knows that they are absent, whatever anyone
-else says: they have a source and no value. A PCI vendor is not among them,
-for NFD can be told to label devices that are no NICs.
+The kernel also knows that some labels are absent, whatever anyone else says:
+they have a source but no value. A PCI vendor is not among them, as NFD can be
+configured to label devices that are no NICs.
 """
 
 import types
@@ -27,12 +26,12 @@ from sriov_rt.parse import kernel as kernel_parse
 PREFIX = "feature.node.kubernetes.io/"
 TRUE = "true"
 
-#: A label's name and its value; None where the kernel has none of it.
+#: A label's name and value; None if the kernel lacks the feature.
 Label = tuple[str, str | None]
 
 
 def derive(cpus: CpuFacts, kernel: KernelFacts, nics: NicFacts) -> LabelFacts:
-    """Return the labels, and for each the part that it was derived from."""
+    """Return the labels, and the part of the facts that each came from."""
     values: dict[str, str] = {}
     sources: dict[str, str] = {}
     for source, labels in (
@@ -53,7 +52,7 @@ def _of_cpus(cpus: CpuFacts) -> Iterator[Label]:
     siblings, numa = cpus.siblings, cpus.numa
     if not isinstance(siblings, Unknown):
         shared = any(len(group) > 1 for group in siblings)
-        # The one of them that NFD sets in both cases (its source/cpu).
+        # The only one of them that NFD sets in both cases (its source/cpu).
         yield "cpu-hardware_multithreading", "true" if shared else "false"
     if not isinstance(numa, Unknown):
         yield "memory-numa", _true(len(numa) > 1)

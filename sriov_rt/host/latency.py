@@ -47,8 +47,8 @@ _SHOWN = 60
 class Status:
     """A certificate of this host, and what has changed since.
 
-    :param kept: its withdrawal, as the agent has kept it.
-    :param changes: what is not as it was measured; empty if all is.
+    :param kept: its withdrawal, as the agent has recorded it.
+    :param changes: changed conditions of the measurement; empty if none.
     """
 
     certificate: Certificate
@@ -57,9 +57,9 @@ class Status:
 
     @property
     def withdrawal(self) -> str:
-        """Why it counts no more until the host is measured.
+        """Why it is invalid until the host is measured again.
 
-        Whatever is as before again: what changed may have been changed twice.
+        A change that was reverted counts: it may have been changed twice.
         """
         kept = self.kept
         if self.certificate.withdrawn:
@@ -73,7 +73,7 @@ class Status:
 
     @property
     def withdrawn(self) -> str:
-        """Why it counts no more; empty if it counts."""
+        """Why it is invalid; empty if it is valid."""
         found = self.certificate
         if why := self.withdrawal:
             return why
@@ -90,18 +90,18 @@ class Status:
         return ""
 
 
-#: Keeps on disk that a certificate is withdrawn, and returns it as it is then.
+#: Records the withdrawal of a certificate, and returns its new status.
 Keep = Callable[[Root, Status], Status]
 
 
 def observe(
     root: Root, nova: ComputeFacts | None = None, keep: Keep | None = None
 ) -> LatencyFacts:
-    """Return the certificate; None where there is none.
+    """Return the certificate; None if there is none.
 
-    :param nova: of the same host; None to read it where Nova has it by
-        default.
-    :param keep: called before it is reported.
+    :param nova: Nova's facts of the same host; None to read them from Nova's
+        default paths.
+    :param keep: called before the certificate is reported.
     """
     found = read(root)
     if found is None or isinstance(found, Unknown):
@@ -128,14 +128,14 @@ def status(
     root: Root,
     nova: ComputeFacts | None = None,
 ) -> Status:
-    """Return whether a certificate counts.
+    """Return the status of a certificate: whether it is valid.
 
-    :param nova: as of :func:`observe`.
+    :param nova: as for :func:`observe`.
     """
     kept = kept_withdrawal(found, root)
     changes = ""
     if not found.withdrawn:
-        # It is withdrawn for good otherwise.
+        # Otherwise it is withdrawn for good.
         changes = _changes(found, root, nova or compute.observe(root))
     return Status(found, kept, changes)
 
@@ -179,7 +179,7 @@ def _read(root: Root, path: str) -> Certificate | None | Unknown:
 def kept_withdrawal(
     found: Certificate, root: Root
 ) -> Withdrawal | None | Unknown:
-    """Return the withdrawal of a certificate that the agent has kept."""
+    """Return a certificate's withdrawal that the agent has recorded."""
     path = certificate.WITHDRAWAL_PATH
     if root.exists(path) is False:
         return None
@@ -194,7 +194,7 @@ def kept_withdrawal(
 
 
 def withdrawn_at(root: Root) -> float:
-    """Return when the certificate was withdrawn, Unix time; 0 if it counts."""
+    """Return when the certificate was withdrawn, Unix time; 0 if valid."""
     found = read(root)
     if found is None or isinstance(found, Unknown):
         return 0.0
@@ -223,7 +223,7 @@ def _change(name: str, then: str, now: str) -> str:
 
 
 def _words_beside(text: str, other: str) -> str:
-    """Return the words of a text that another has not."""
+    """Return the words of a text that another text lacks."""
     known = set(other.split())
     return " ".join(word for word in text.split() if word not in known)
 

@@ -2,8 +2,8 @@
 
 """Maintenance of the host: its hold, and what maintenance changes.
 
-The hold is a file of root's on disk: it outlives the agent and the boot. One
-that ends by itself does so by this host's clock.
+The hold is a file on disk that only root writes: it outlives the agent and the
+boot. A hold with an end follows this host's clock.
 """
 
 import dataclasses
@@ -23,12 +23,12 @@ from sriov_rt.host.root import Root
 
 T = TypeVar("T")
 
-#: In the directory of the certificate, which is root's.
+#: It is in the certificate's directory, which is root's.
 PATH = "var/lib/sriov-rt-verify/hold.json"
 
 SCHEMA_VERSION = 1
 
-#: The boot that 'host apply' owes; its own record is for root alone.
+#: The reboot that 'host apply' needs; its own record is for root alone.
 BOOT_OWED = "run/sriov-rt/boot-owed.json"
 
 #: The longest file, in bytes.
@@ -37,11 +37,11 @@ MAX_FILE = 16 * 1024
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BootOwed:
-    """A boot that is owed.
+    """A reboot that is owed.
 
-    :param boot: the kernel's name of the one that it ends.
-    :param what: what it changes, a clause.
-    :param codes: of the Reasons that it ends.
+    :param boot: id of the boot that it ends.
+    :param what: what it changes, as a clause.
+    :param codes: codes of the Reasons that it ends.
     """
 
     boot: str
@@ -50,7 +50,7 @@ class BootOwed:
 
 
 def observe(root: Root) -> MaintenanceFacts:
-    """Return the hold that stands, and what kernel and tuned say."""
+    """Return the hold in force, and the state of microcode and tuned."""
     found = read(root)
     if isinstance(found, HostHold) and has_ended(found, time.time()):
         found = None
@@ -64,7 +64,7 @@ def observe(root: Root) -> MaintenanceFacts:
 
 
 def boot_owed(root: Root) -> BootOwed | None | Unknown:
-    """Return which boot is owed; None for none."""
+    """Return the reboot that is owed; None if there is none."""
     found = _document(root, BOOT_OWED, BootOwed)
     if isinstance(found, BootOwed) and found.boot != boot_of(root):
         return None
@@ -72,7 +72,7 @@ def boot_owed(root: Root) -> BootOwed | None | Unknown:
 
 
 def boot_of(root: Root) -> str:
-    """Return the kernel's name of its boot; empty if it is unknown."""
+    """Return the id of the host's boot; empty if it is unknown."""
     found = root.read_text(BOOT_ID)
     return "" if isinstance(found, Unknown) else found.strip()
 
@@ -88,7 +88,7 @@ def has_ended(found: HostHold, now: float) -> bool:
 def read(root: Root) -> HostHold | None | Unknown:
     """Return the hold on disk, whether it has ended or not.
 
-    One that cannot be read is unknown, which keeps realtime guests off.
+    A hold that cannot be read is unknown, which keeps realtime guests off.
     """
     return _document(root, PATH, HostHold)
 

@@ -27,7 +27,7 @@ _THP_CHOICES = ("always", "madvise", "never")
 def observe(root: Root) -> MemoryFacts:
     """Return the settings of huge pages, KSM and swap.
 
-    A kernel that was built without THP or KSM never does what they do.
+    In a kernel built without THP or KSM they count as off.
     """
     swap = values.unless_absent(
         root,
@@ -52,7 +52,7 @@ def observe(root: Root) -> MemoryFacts:
 
 
 def _swaps(text: str) -> tuple[str, ...]:
-    """Return the first column of the table; its first line is the head."""
+    """Return the first column of the table, without its header line."""
     head, *rows = text.split("\n")
     if not head.startswith("Filename"):
         raise errors.ParseError("swaps", text, "a line 'Filename …' expected")
@@ -70,7 +70,7 @@ def _chosen(text: str) -> str:
 
 
 def _hugepages(root: Root) -> tuple[HugePages, ...] | Unknown:
-    """Return the pools by node and size; without NUMA, as of node 0."""
+    """Return the pools by node and size; without NUMA, those of node 0."""
     nodes = root.list_dir(NODE)
     if not isinstance(nodes, Unknown):
         matches = [m for m in map(_NODE_NAME.fullmatch, nodes) if m]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Network interfaces on PCI devices, from ``/sys/class/net``."""
+"""Network interfaces of PCI devices, from ``/sys/class/net``."""
 
 import re
 
@@ -18,10 +18,10 @@ from sriov_rt.parse import errors
 from sriov_rt.parse import link
 from sriov_rt.parse import numbers
 
-#: IP_MAX_MTU is 65,535; loopback's 65,536 is the largest that is seen.
+#: IP_MAX_MTU is 65,535; loopback's 65,536 is the largest in use.
 MAX_MTU = 2**31 - 1
 
-#: The driver does not know (SPEED_UNKNOWN in include/uapi/linux/ethtool.h).
+#: Speed that a driver does not know (include/uapi/linux/ethtool.h).
 SPEED_UNKNOWN = -1
 
 _HEX_ID = re.compile(r"(?:0x)?([0-9a-f]{1,4})")
@@ -44,7 +44,7 @@ def observe(root: Root) -> NicFacts:
 
 
 def _address(root: Root, name: str) -> str | None | Unknown:
-    """Return the PCI address; None for a VF or what is no NIC on PCI."""
+    """Return the PCI address; None for a VF, or an interface not on PCI."""
     address = interfaces.pci_address(root, name)
     if address is None or isinstance(address, Unknown):
         return address
@@ -59,7 +59,7 @@ def _address(root: Root, name: str) -> str | None | Unknown:
 def _nic(root: Root, name: str, address: str, owners: vfs.Owners) -> Nic:
     interface = f"{NET}/{name}"
     device = interfaces.function(root, name)
-    # Where one function has several ports, VFs count for the first.
+    # If one function has several ports, its VFs count for the first.
     ports = interfaces.ports(root, address)
     has_vfs = isinstance(ports, Unknown) or not ports or ports[0] == name
     return Nic(
@@ -113,17 +113,17 @@ def _numa_node(root: Root, device: str) -> int | None | Unknown:
 
 
 def _speed(root: Root, interface: str) -> int | Unknown:
-    """Return Mbit/s; the read is EINVAL while the interface is down."""
+    """Return the speed, Mbit/s; a read is EINVAL if the interface is down."""
     path = f"{interface}/speed"
     speed = values.integer(root, path, minimum=SPEED_UNKNOWN)
-    # Some drivers give it as unsigned.
+    # Some drivers return it as unsigned.
     if speed in (SPEED_UNKNOWN, 2**32 - 1):
         return Unknown(f"/{path}: the driver does not know it")
     return speed
 
 
 def _sriov(root: Root, device: str, name: str) -> int | Unknown:
-    """Return a count of VFs; a device without SR-IOV has no such file."""
+    """Return a count of VFs; a device without SR-IOV lacks the file."""
     path = f"{device}/{name}"
     return values.unless_absent(
         root,
@@ -154,8 +154,8 @@ def _vfs(
 def _vf(root: Root, index: int, address: str, owners: vfs.Owners) -> Vf:
     """Return the facts of one VF.
 
-    :param index: its number on the PF, from 0.
-    :param address: its PCI address.
+    :param index: number of the VF on its PF, from 0.
+    :param address: PCI address of the VF.
     """
     device = f"{vfs.DEVICES}/{address}"
     driver = values.link_name(root, f"{device}/driver")

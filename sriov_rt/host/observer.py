@@ -27,15 +27,15 @@ from sriov_rt.host.root import Root
 
 LOG = logging.getLogger(__name__)
 
-#: A fact source: it takes the root that it reads from and returns a part of
-#: HostFacts, the one of its name. ``compute`` takes Nova's ``files`` as well.
+#: A fact source: it reads from a root, and returns the part of HostFacts with
+#: its name. ``compute`` also takes Nova's ``files``.
 Source = Callable[..., Any]
 
-#: How much of a problem is kept, in characters: it is logged and published.
+#: How much of a problem is kept to be logged and published, in characters.
 MAX_PROBLEM = 500
 
-#: The parts that sources give. Labels and the occupancy follow from the
-#: others, and the audit of guests is the agent's.
+#: The parts that have sources. Labels and occupancy are derived from others,
+#: and the agent audits the guests.
 PARTS = tuple(
     name
     for name in facts.PARTS
@@ -46,16 +46,17 @@ PARTS = tuple(
 class Observer:
     """Observes one host repeatedly.
 
-    :param host: the name that Nova calls it by.
-    :param sources: part to its source, or to the reason why there is none:
-        what :func:`load_sources` gives.
-    :param nova_files: Nova's configuration files below the root, in place
-        of those that sriov-rt.conf names there.
-    :param keep: keeps a certificate's withdrawal before it is reported.
-    :param occupancy: sees who is on the CPUs for guests; None to leave it out.
+    :param host: Nova's name of the host.
+    :param sources: source of each part, or the reason why it has none: the
+        result of :func:`load_sources`.
+    :param nova_files: Nova's configuration files below the root, instead of
+        those that sriov-rt.conf names there.
+    :param keep: records a certificate's withdrawal before it is reported.
+    :param occupancy: finds who is on the CPUs for guests; None to leave it
+        out.
     :param intended: whether the host is meant to serve realtime guests; None
-        where it is if Nova has dedicated pCPUs on it.
-    :param clock: gives Unix time, seconds.
+        to decide by whether Nova has dedicated pCPUs on it.
+    :param clock: returns Unix time, seconds.
     """
 
     def __init__(
@@ -98,10 +99,10 @@ class Observer:
             self._sources["latency"] = self._latency
 
     def observe(self) -> HostFacts:
-        """Return the facts as they are now; raises for no fault of a source.
+        """Return the facts as they are now; never raises for a source's fault.
 
-        A part whose source fails is unknown, with the reason, which is
-        logged when it is new.
+        A part whose source fails is unknown, with the reason; a new reason is
+        logged.
         """
         parts: dict[str, Any] = {"compute": self._part("compute")}
         self._nova = parts["compute"]
@@ -129,7 +130,7 @@ class Observer:
         )
 
     def _latency(self, root: Root) -> LatencyFacts:
-        """Return the certificate, which Nova's power management concerns."""
+        """Return the certificate, which depends on Nova's power management."""
         return latency.observe(root, self._nova, self._keep)
 
     def _part(self, name: str) -> Any:
@@ -167,7 +168,7 @@ def _intended(nova: ComputeFacts) -> bool | Unknown:
 
 @functools.cache
 def installed_version() -> str:
-    """Return sriov-rt's version, empty in a tree that is not installed."""
+    """Return sriov-rt's version; empty in a tree that is not installed."""
     try:
         return importlib.metadata.version("sriov-rt")
     except importlib.metadata.PackageNotFoundError:
@@ -175,10 +176,10 @@ def installed_version() -> str:
 
 
 def _checked(name: str, part: Any) -> Any:
-    """Return a part that every reader takes.
+    """Return a part, checked for every reader.
 
     :raises TypeError: if it is of another class.
-    :raises SchemaError: if a value in it is not what the class says.
+    :raises SchemaError: if a value in it does not fit the class.
     """
     cls = facts.PARTS[name]
     if type(part) is not cls:
@@ -193,8 +194,8 @@ NAMESPACE = "sriov_rt.fact_sources"
 def load_sources() -> Mapping[str, Source | Unknown]:
     """Return each part's source, or the reason why there is none.
 
-    Entry points are there only where sriov-rt is installed as a package: in
-    a checkout that is not, every part has that as its reason.
+    Entry points exist only if sriov-rt is installed as a package: in a
+    checkout that is not, that is the reason of every part.
     """
     loaded, failed = entry_points.load(NAMESPACE)
     return {

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Occupancy: who is on the CPUs for guests, beside the guests.
+"""Occupancy: what else is on the CPUs for guests.
 
-A thread of Open vSwitch's that polls on a dedicated pCPU takes it from the
-guest that Nova puts there. One pass of /proc finds the threads that may run on
-those CPUs, and two passes what they take. The threads of guests are left out,
-and so are those that the kernel has on each CPU.
+A thread of Open vSwitch that polls on a dedicated pCPU takes it from the guest
+that Nova puts there. One pass of /proc finds the threads that may run on those
+CPUs, and two passes what they take. Threads of guests are left out, and so are
+those that the kernel has on each CPU.
 
-What is seen once counts; it is gone once two looks have not seen it.
+An occupant counts once it is seen, until two looks have not seen it.
 """
 
 import dataclasses
@@ -46,22 +46,22 @@ from sriov_rt.parse.text import masked
 THREAD, KERNEL_THREAD = "thread", "kernel_thread"
 INTERRUPT, MASK = "interrupt", "mask"
 
-#: States, the worst first.
+#: States, worst first.
 PINNED, RUNS, MAY = STATES = ("pinned", "runs", "may")
 
-#: Threads in all whose state is read; those beyond count as unread.
+#: The most threads whose state is read; the others count as unread.
 MAX_STATES = 16384
 
-#: Occupants that are published.
+#: The most occupants that are published.
 MAX_OCCUPANTS = 16
 
-#: Percent of a CPU from which a thread that may be elsewhere runs here.
+#: Share of a CPU from which a thread that is not pinned runs there, percent.
 BUSY_PERCENT = 1
 
-#: Looks without an occupant until it is gone.
+#: Looks without an occupant after which it is gone.
 GONE_LOOKS = 2
 
-#: Percent points by which a share has to change to be published.
+#: Change of a share that is published, percentage points.
 SHARE_STEP = 20
 
 #: Seconds from the first look to the second.
@@ -71,23 +71,23 @@ FIRST_LOOK_S = 0.5
 _MAX_PARENTS = 64
 
 _INTERRUPTS = "proc/interrupts"
-#: Kernel threads that work for one guest: a vhost worker before Linux 6.4 and
-#: the timer of a PIT, each named after the guest's process.
+#: Kernel threads that work for one guest, named after its process: a vhost
+#: worker before Linux 6.4, and the timer of a PIT.
 _OF_GUEST = re.compile(r"(?:vhost-|kvm-pit/)([0-9]{1,7})")
 _IRQ = "irq/"
 _SWITCH = "ovs-vswitchd"
 _HZ = os.sysconf("SC_CLK_TCK")
 
-#: A thread that is the same one at two looks: its id and when it began.
+#: Identity of a thread between looks: its id and its start.
 Identity = tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Thread:
-    """A thread that may run on CPUs that matter.
+    """A thread that may run on selected CPUs.
 
-    :param process: that it is of.
-    :param allowed: the CPUs that it may run on.
+    :param process: process that the thread belongs to.
+    :param allowed: CPUs that it may run on.
     """
 
     process: int
@@ -96,17 +96,17 @@ class Thread:
 
     @property
     def identity(self) -> Identity:
-        """Its id and its start, for ids are given to others later."""
+        """Its id and its start, as ids are reused."""
         return self.stat.thread, self.stat.started
 
 
 class Threads:
-    """Threads of a host that may run on some CPUs: one pass of /proc.
+    """Threads of a host that may run on some CPUs, by one pass of /proc.
 
-    :param matters: whether to read the state of a thread, by the CPUs that it
-        may run on.
+    :param matters: returns whether to read a thread's state, by the CPUs that
+        it may run on.
     :param skipped: processes whose threads are left out.
-    :ivar unread: threads that could not be inspected.
+    :ivar unread: number of threads that could not be inspected.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Threads:
                     text = _read(self._root, f"{path}/stat")
                     stat = process.parse_stat(text)
                 except (ProcessLookupError, FileNotFoundError):
-                    continue  # it has ended meanwhile
+                    continue  # it has ended
                 except (OSError, errors.ParseError):
                     self.unread += 1
                     continue
@@ -149,10 +149,10 @@ class Threads:
 
 
 def _affinity(root: Root) -> Callable[[str, int], Collection[int]]:
-    """Return what reads the CPUs that a thread may run on.
+    """Return a function that reads the CPUs that a thread may run on.
 
-    The kernel's call takes a hundredth of the time of a status file, and is
-    for threads of the kernel that runs, by their ids on the host.
+    The system call takes a hundredth of the time of a status file, but works
+    only for the running kernel's threads, by their ids on the host.
     """
     if root.is_running() and container.sees_host_processes():
         return lambda _, thread: os.sched_getaffinity(thread)
@@ -182,8 +182,8 @@ def _pinned_or(
 ) -> Callable[[Collection[int]], bool]:
     """Return a test of whether a thread is pinned to CPUs for guests.
 
-    Those that may run on isolated ones count as well. On CPUs that are not
-    isolated anything may run, and a Reason of their own says so.
+    Threads that may run on isolated CPUs count as well. On other CPUs anything
+    may run, which another Reason reports.
     """
     pinned, quiet = frozenset(dedicated), frozenset(isolated)
     return lambda allowed: (
@@ -193,11 +193,11 @@ def _pinned_or(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Look:
-    """Findings of one look.
+    """Findings of one look at the host.
 
-    :param threads: those of no guest, each with its program and its unit.
-    :param fired: interrupt to its name, and CPU to count.
-    :param pmds: the CPUs that Open vSwitch has for its own.
+    :param threads: threads of no guest, each with its program and its unit.
+    :param fired: name and counts by CPU of each interrupt.
+    :param pmds: CPUs of Open vSwitch's PMD threads.
     """
 
     at: float
@@ -210,8 +210,8 @@ class _Look:
 class Guests:
     """Guests that libvirt or the kubelet runs.
 
-    :param keepers: processes of guests; True for one that keeps a container.
-    :param pods: UID of a pod to the CPUs that the kubelet gave it alone.
+    :param keepers: processes of guests; True for a container's keeper.
+    :param pods: exclusive CPUs from the kubelet, by UID of the pod.
     """
 
     def __init__(
@@ -227,13 +227,13 @@ class Guests:
     def have(self, thread: Thread, place: process.Place, cpus: CpuSet) -> bool:
         """Return whether a thread is a guest's.
 
-        :param cpus: those for guests.
+        :param cpus: CPUs for guests.
         """
         if thread.process in self.keepers or place.is_guest:
             return True
         stat = thread.stat
         if stat.is_kernel:
-            # A PIT's is another's: libvirt keeps vhost workers alone.
+            # Not for a PIT: libvirt's keeper has vhost workers only.
             owner = _OF_GUEST.fullmatch(stat.name)
             is_pit = stat.name.startswith("kvm-pit")
             return bool(owner and not is_pit and int(owner[1]) in self.keepers)
@@ -269,7 +269,7 @@ def _guests(root: Root, directory: str) -> Guests | Unknown:
 
 
 def _unseen(root: Root) -> Unknown | None:
-    """Return why the processes of the host cannot be seen."""
+    """Return why the host's processes cannot be seen; None if they can."""
     if not container.sees_host_processes(f"{root.path}/proc"):
         return Unknown(
             "/proc has the processes of a container alone; run it with the "
@@ -320,7 +320,7 @@ def _place(root: Root, thread: Thread) -> process.Place:
 
 
 def _program(root: Root, thread: Thread) -> str:
-    """Return the name of a thread's program, printable; none of a kernel's."""
+    """Return a thread's program, printable; empty for a kernel thread."""
     if thread.stat.is_kernel:
         return ""
     text = root.read_text(f"proc/{thread.process}/comm")
@@ -332,9 +332,9 @@ def _program(root: Root, thread: Thread) -> str:
 def taken(
     root: Root, cpus: CpuSet, directory: str = kubelet.DIRECTORY
 ) -> OccupancyFacts:
-    """Return all that is pinned to CPUs, by one look.
+    """Return everything that is pinned to CPUs, by one look.
 
-    :param cpus: to look at.
+    :param cpus: CPUs to look at.
     """
     look = _look(root, cpus, CpuSet(), directory, 0.0)
     if isinstance(look, Unknown):
@@ -346,11 +346,12 @@ def taken(
 def on_cpus(
     root: Root, owners: Mapping[int, str], cpus: CpuSet
 ) -> Iterator[OtherThread]:
-    """Yield threads that may run on CPUs of guests, and ran there last.
+    """Yield threads that may run on CPUs of guests, and last ran there.
 
-    Of the kernel's those that work for a guest, whose CPUs they are or not.
+    Of the kernel's threads, only those are yielded that work for a guest, on
+    its own CPUs or not.
 
-    :param owners: each process of a guest, to its instance.
+    :param owners: instance by process of a guest.
     """
     some = frozenset(cpus)
     every = Threads(root, lambda allowed: not some.isdisjoint(allowed))
@@ -374,10 +375,10 @@ def on_cpus(
 class Occupancy:
     """Occupancy of a host's CPUs for guests, look by look.
 
-    :param kubelet_directory: where the kubelet keeps its state.
+    :param kubelet_directory: directory of the kubelet's state.
     :param pause: waits between the first two looks, seconds.
-    :param monotonic: the clock, seconds.
-    :param clock: gives Unix time, seconds.
+    :param monotonic: returns the time, seconds.
+    :param clock: returns Unix time, seconds.
     """
 
     def __init__(
@@ -400,7 +401,7 @@ class Occupancy:
     def observe(
         self, cpus: CpuFacts, compute: ComputeFacts, irqs: IrqFacts
     ) -> OccupancyFacts:
-        """Return who is on the CPUs for guests; ``irqs`` are of the host."""
+        """Return what is on the CPUs for guests; ``irqs`` are the host's."""
         dedicated = for_guests(cpus, compute)
         if isinstance(dedicated, Unknown):
             return OccupancyFacts(dedicated)
@@ -409,7 +410,7 @@ class Occupancy:
         if not isinstance(isolated, Unknown):
             quiet = dedicated & isolated
         if not isinstance(cpus.online, Unknown) and cpus.online <= dedicated:
-            dedicated = CpuSet()  # the host has no CPU to put anything on
+            dedicated = CpuSet()  # the host has no other CPU
         look = self._look(dedicated, quiet)
         if isinstance(look, Unknown):
             return OccupancyFacts(look)
@@ -433,7 +434,7 @@ class Occupancy:
         )
 
     def _steady(self, found: "Mapping[_Key, Occupant]") -> list[Occupant]:
-        """Return occupants that do not come and go with each look."""
+        """Return the occupants, kept steady from look to look."""
         steady: dict[_Key, tuple[Occupant, int]] = {}
         for key, row in found.items():
             old, _ = self._rows.get(key, (None, 0))
@@ -451,14 +452,14 @@ class Occupancy:
 
 
 def _is_near(before: int | None, now: int | None) -> bool:
-    # One that has just begun has taken nothing that is known.
+    # A thread that has just begun has no known share yet.
     return now is None or (
         before is not None and abs(now - before) < SHARE_STEP
     )
 
 
 def _managed(irqs: IrqFacts) -> frozenset[int]:
-    """Return the interrupts whose affinity is the kernel's alone."""
+    """Return the interrupts whose affinity only the kernel sets."""
     if isinstance(irqs.groups, Unknown):
         return frozenset()
     return frozenset(
@@ -482,7 +483,7 @@ def _bounded(rows: Iterable[Occupant], unread: int) -> OccupancyFacts:
     return OccupancyFacts(tuple(ordered[:MAX_OCCUPANTS]), unread, more)
 
 
-#: Kind, state, program and unit: what is one occupant.
+#: Identity of an occupant: kind, state, program and unit.
 _Key = tuple[str, str, str, str]
 
 
@@ -502,14 +503,14 @@ def _occupants(
             cpus |= CpuSet((old[0].stat.cpu,))
         state = _state(each, share, cpus, dedicated, isolated)
         if stat.is_kernel and stat.name.startswith(_IRQ) and state == MAY:
-            continue  # it goes where its interrupt goes, when that fires
+            continue  # it follows its interrupt when that fires
         if state != RUNS:
             cpus = each.allowed & dedicated
         if program == _SWITCH:
             running |= cpus
         kind = KERNEL_THREAD if stat.is_kernel else THREAD
         name = program or stat.name.partition("/")[0]
-        # Kernel threads that may run anywhere are one remark.
+        # Kernel threads that may run anywhere are reported as one.
         key = (
             kind,
             state,
@@ -544,7 +545,7 @@ def _state(
 ) -> str:
     is_pinned = thread.allowed <= dedicated
     if is_pinned and not thread.stat.is_kernel:
-        return PINNED  # by somebody's design, while it sleeps too
+        return PINNED  # on purpose, even while it sleeps
     is_busy = share is not None and share >= BUSY_PERCENT
     return RUNS if is_busy and (is_pinned or seen <= isolated) else MAY
 
@@ -565,7 +566,7 @@ def _interrupts(
 ) -> dict[_Key, Occupant]:
     """Return the interrupts that have fired between two looks.
 
-    :param managed: those that nobody can move.
+    :param managed: interrupts that nobody can move.
     """
     found: dict[_Key, Occupant] = {}
     for irq, (name, counts) in now.fired.items():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""CPUs that Open vSwitch has for its PMD threads, from its database.
+"""CPUs of Open vSwitch's PMD threads, from its database.
 
-They poll whether packets come or not. A mask counts before any of them runs:
-the first port of DPDK's starts one on each of its CPUs.
+The threads poll whether packets come or not. The mask counts before any of
+them runs: the first DPDK port starts one on each of its CPUs.
 """
 
 import json
@@ -15,10 +15,10 @@ from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import MAX_CPUS
 from sriov_rt.parse.cpulist import CpuSet
 
-#: ovsdb-server's own socket; root's, and those of its group.
+#: Socket of ovsdb-server, for root and its own group.
 SOCKET = "run/openvswitch/db.sock"
 
-#: Seconds that the database may take to answer, and the longest answer, bytes.
+#: Time limit of the database's answer, s, and the longest answer, bytes.
 ANSWER_S = 1.0
 MAX_ANSWER = 64 * 1024
 
@@ -43,7 +43,7 @@ _MASK = "pmd-cpu-mask"
 def pmd_cpus(root: Root) -> CpuSet | None | Unknown:
     """Return the CPUs of ``other_config:pmd-cpu-mask``.
 
-    :returns: None where there is no Open vSwitch, or it has no mask.
+    :returns: None if there is no Open vSwitch, or it has no mask.
     """
     if root.exists(SOCKET) is False or not root.is_running():
         return None
@@ -66,7 +66,7 @@ def pmd_cpus(root: Root) -> CpuSet | None | Unknown:
 def _ask(path: str) -> bytes:
     """Return the answer of the database.
 
-    :raises OSError: if it gives none in time.
+    :raises OSError: if there is none in time.
     """
     deadline = time.monotonic() + ANSWER_S
     answer = b""
@@ -84,7 +84,7 @@ def _ask(path: str) -> bytes:
 
 
 def _is_whole(answer: bytes) -> bool:
-    # JSON text has no end of its own (RFC 7047 section 4).
+    # JSON text has no end marker (RFC 7047 section 4).
     try:
         json.loads(answer)
     except (ValueError, RecursionError):

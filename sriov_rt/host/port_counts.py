@@ -2,9 +2,9 @@
 
 """Counts of the operations on ports since the boot.
 
-Each is the size of a file: a byte is appended for each operation, which the
-kernel does as a whole (O_APPEND), so that processes need no lock for it and a
-crash leaves nothing half done.
+Each count is the size of a file: a byte is appended for each operation. The
+kernel appends atomically (O_APPEND), so processes need no lock, and a crash
+leaves nothing half done.
 """
 
 import itertools
@@ -15,15 +15,15 @@ from collections.abc import Mapping
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
 
-#: Counts of operations on ports.
+#: Directory of the counts.
 DIRECTORY = "run/sriov-rt/counts"
 
-#: The most files that are looked at: three operations, and some dozen errors.
+#: The most files that are read: three operations, and some dozen errors.
 MAX_COUNTS = 256
 
 _NAME = re.compile(r"([a-z]{1,16})\.([A-Za-z]{1,64})")
 
-#: The errors that plugs and unplugs raise, of the rooms kernel, nic and vif.
+#: Errors of plugs and unplugs, in the packages kernel, nic and vif.
 ERRORS = tuple(
     """
     AlreadyPlugged AnnouncingNotPermitted BadName BadState BudgetExceeded Busy
@@ -39,10 +39,10 @@ ERRORS = tuple(
     """.split()  # noqa: SIM905
 )
 
-#: An operation, such as ``plug``; and ``ok``, or the name of its error.
+#: An operation, such as ``plug``; and its result, ``ok`` or an error's name.
 Operation = tuple[str, str]
 
-#: Each operation with each result that is known before it comes.
+#: Each operation with each result that is known in advance.
 KNOWN: tuple[Operation, ...] = (
     *itertools.product(("plug", "unplug"), ("ok", *ERRORS)),
     *itertools.product(
@@ -52,7 +52,7 @@ KNOWN: tuple[Operation, ...] = (
 
 
 def observe(root: Root) -> Mapping[Operation, int] | Unknown:
-    """Return how often each operation ended how; none before the first."""
+    """Return the count of each operation and result; empty at first."""
     names = root.list_dir(DIRECTORY)
     if isinstance(names, Unknown):
         return {} if root.exists(DIRECTORY) is False else names

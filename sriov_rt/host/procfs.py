@@ -2,7 +2,7 @@
 
 """Processes of the host and their threads, from procfs.
 
-What ends meanwhile is left out.
+Processes and threads that end during the look are left out.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
 from sriov_rt.parse import process
 
-#: Threads of one process, and processes of a host, that are looked at.
+#: The most threads of one process, and processes of a host, that are read.
 MAX_THREADS = 4096
 MAX_PROCESSES = 65536
 
@@ -25,7 +25,7 @@ def numbers(root: Root, directory: str, most: int = MAX_THREADS) -> list[str]:
     """Return the entries of a directory that are numbers.
 
     :param directory: such as ``proc/4711/task``, below the root.
-    :param most: of them.
+    :param most: the most entries that are returned.
     """
     names = root.list_dir(directory)
     if isinstance(names, Unknown):

@@ -33,8 +33,8 @@ Check = Callable[[HostFacts], Iterator[Reason]]
 class Readiness:
     """Findings about a host's readiness for realtime guests.
 
-    :param must: what keeps it from serving realtime guests.
-    :param should: what would make it better.
+    :param must: Reasons that keep it from serving realtime guests.
+    :param should: Reasons that would make it better.
     """
 
     must: tuple[Reason, ...]
@@ -55,11 +55,11 @@ def judge(
 ) -> Readiness:
     """Return whether a host is ready, and what to do about it.
 
-    :param placed_by_nova: as with :func:`sriov_rt.decide.realtime.reasons`.
-    :param any_kernel: only flavors without ``sriov_rt:kernel=preempt_rt``
-        are to be served.
-    :param further: what else keeps it from being ready, such as what
-        :func:`reasons` has of a mode.
+    :param placed_by_nova: see :func:`sriov_rt.decide.realtime.reasons`.
+    :param any_kernel: whether to serve only flavors without
+        ``sriov_rt:kernel=preempt_rt``.
+    :param further: other Reasons that it is not ready, such as those of
+        :func:`reasons` for a mode.
     """
     must = list(realtime.reasons(facts, placed_by_nova=placed_by_nova))
     if placed_by_nova:
@@ -115,7 +115,7 @@ def _vfs(facts: HostFacts) -> Iterator[Reason]:
 def _vfs_as_interfaces(facts: HostFacts) -> Iterator[Reason]:
     nics = facts.nics.nics
     if isinstance(nics, Unknown):
-        return  # _vfs says so
+        return  # _vfs reports it
     for nic in nics:
         vfs = _known_vfs(nic)
         if vfs and all(_is_bare(vf) for vf in vfs):
@@ -167,9 +167,9 @@ def _onload(facts: HostFacts) -> Iterator[Reason]:
     yield from onload.nics(judged)
 
 
-#: Mode to what it needs. Containers on VFs need no IOMMU: some operators
-#: switch it off for them, since DMA without translation is faster; with it
-#: on (and iommu=pt) they work as well.
+#: Checks of each mode. Containers on VFs need no IOMMU: some operators switch
+#: it off for them, as DMA without translation is faster. They also work with
+#: it (and iommu=pt).
 MODES: Mapping[str, tuple[Check, ...]] = types.MappingProxyType(
     {
         "container-vf": (_vfs, _vfs_as_interfaces),
@@ -181,7 +181,7 @@ MODES: Mapping[str, tuple[Check, ...]] = types.MappingProxyType(
 
 
 def reasons(mode: str, facts: HostFacts) -> Iterator[Reason]:
-    """Yield what keeps a host from a mode.
+    """Yield the Reasons that keep a host from a mode.
 
     :param mode: a key of :data:`MODES`.
     """

@@ -2,7 +2,7 @@
 
 """Reserved devices: one-time-use devices that stay out of use, and why.
 
-``sriov-rt device clean`` writes the record, as root; the agent shows it.
+``sriov-rt device clean`` writes the record as root, and the agent shows it.
 """
 
 import dataclasses
@@ -12,16 +12,16 @@ from sriov_rt import documents
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
 
-#: One-time-use devices that stay reserved, with their Reasons.
+#: Record of one-time-use devices that stay reserved, with their Reasons.
 PATH = "run/sriov-rt/devices.json"
 
-#: Raised when a reader of the old form would misread the new one.
+#: Increased when an older reader would misread the new form.
 SCHEMA = 1
 
 #: The longest record, in bytes: a sentence of 500 for each of 256 devices.
 MAX_RECORD = 256 * 1024
 
-#: Seconds after which a record says nothing: the cleaning was turned off.
+#: Seconds after which a record is outdated: the cleaning was turned off.
 MAX_AGE_S = 3600.0
 
 
@@ -29,8 +29,8 @@ MAX_AGE_S = 3600.0
 class ReservedDevice:
     """A device that stays reserved, with the Reason.
 
-    :param address: its PCI address, or the name of its resource provider.
-    :param code: of the Reason.
+    :param address: PCI address, or the name of its resource provider.
+    :param code: code of the Reason.
     """
 
     address: str
@@ -51,11 +51,11 @@ class Record:
 
 
 def observe(root: Root, now: float) -> tuple[ReservedDevice, ...] | Unknown:
-    """Return what the last run has left reserved.
+    """Return the devices that the last run has left reserved.
 
     :param now: Unix time, seconds.
-    :returns: nothing where no run was for :data:`MAX_AGE_S`; unknown for
-        a record that cannot be read.
+    :returns: empty if there was no run for :data:`MAX_AGE_S`; unknown if the
+        record cannot be read.
     """
     if root.exists(PATH) is False:
         return ()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A host's file system, read only and in bounds."""
+"""A host's file system, read only, with bounded reads."""
 
 import errno
 import io
@@ -10,25 +10,25 @@ import stat
 
 from sriov_rt.codec import Unknown
 
-#: The configuration of sriov-rt; read only.
+#: Configuration of sriov-rt.
 CONFIG = "etc/sriov_rt/sriov-rt.conf"
 
-#: The longest file that is read unless its reader says otherwise, in bytes:
-#: sysfs gives a page at the most, the longest kernel command line is 4 KiB.
+#: The default limit of a file, in bytes: sysfs returns a page at most, and the
+#: longest kernel command line is 4 KiB.
 MAX_TEXT = 64 * 1024
 
 #: MAXSYMLINKS in include/linux/namei.h.
 MAX_LINKS = 40
 
-#: The kernel's name of its boot.
+#: File with the id of the boot.
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 
 _PROC = "proc/"
 
-#: What the kernel says of a path that leads nowhere.
+#: The kernel's errors for a path that does not exist.
 ABSENT = (FileNotFoundError, NotADirectoryError)
 
-# A FIFO or a terminal in place of a file must not hold up the reader.
+# A FIFO or a terminal in place of a file must not block the reader.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
@@ -36,11 +36,11 @@ class Root:
     """A host's file system, read only, every read bounded.
 
     Paths are relative to the root, such as ``sys/class/net``. Below a root
-    other than ``/`` links lead where they would lead after a chroot: never
-    out of it. No method raises for what it finds; the Unknown that it
-    returns names the file, as the host would, and the error.
+    other than ``/``, links resolve as after a chroot, never out of it. No
+    method raises for what it finds: it returns an Unknown with the error and
+    the file as the host names it.
 
-    :param path: the directory to take for ``/``.
+    :param path: directory to take for ``/``.
     """
 
     def __init__(self, path: str = "/") -> None:
@@ -49,14 +49,14 @@ class Root:
 
     @property
     def is_confined(self) -> bool:
-        """Whether it is another directory than ``/``."""
+        """Whether it is a directory other than ``/``."""
         return self._confined
 
     def is_running(self) -> bool:
-        """Return whether it is the host that runs here, and no copy of one.
+        """Return whether it is the running host, and not a copy of one.
 
-        Where a container has the host's file system below a directory, the
-        kernel says there what it says here.
+        If a container has the host's file system below a directory, the boot
+        ids there and here are the same.
         """
         if not self._confined:
             return True
@@ -74,11 +74,11 @@ class Root:
     ) -> str | Unknown:
         """Return the text of a file; unknown if it is empty or not UTF-8.
 
-        In procfs a byte that is no UTF-8 is read as U+FFFD: any process may
-        name itself, and its program's file, by any bytes.
+        In procfs a byte that is not UTF-8 is read as U+FFFD: any process may
+        use such bytes in its name and in its program's file name.
 
-        :param limit: the longest text that is taken, in bytes.
-        :param may_be_empty: an empty file is an empty text.
+        :param limit: the longest text that is read, in bytes.
+        :param may_be_empty: whether an empty file is an empty text.
         """
         try:
             data = read_file(self.locate(relative), limit + 1)
@@ -96,11 +96,11 @@ class Root:
             return _not_text(relative)
 
     def read_device(self, relative: str, length: int) -> bytes | Unknown:
-        """Return what a character device of the kernel answers at once.
+        """Return the immediate answer of a character device of the kernel.
 
-        Only for a device that is known to have no effect when it is opened.
+        Use it only for a device that can be opened without any effect.
 
-        :param length: how many bytes are taken.
+        :param length: number of bytes to read.
         """
         try:
             descriptor = os.open(self.locate(relative), _FLAGS)
@@ -124,15 +124,15 @@ class Root:
     def open_file(self, relative: str) -> io.FileIO | Unknown:
         """Return a regular file, opened to be read in pieces.
 
-        The caller closes it, and bounds what it reads. It may be a tenant's:
-        a device node in its place is not opened, for with some (a watchdog,
-        a tape) that is enough to do harm.
+        The caller closes it, and limits its reads. The file may be a tenant's:
+        a device node in its place is not opened, as some (a watchdog, a tape)
+        do harm when they are merely opened.
         """
         try:
             seen = os.open(self.locate(relative), os.O_PATH | os.O_CLOEXEC)
             try:
                 _check_regular(seen)
-                # The same file, whatever has its name by now.
+                # This is the same file, whatever its name refers to now.
                 return io.FileIO(os.open(f"/proc/self/fd/{seen}", _FLAGS))
             finally:
                 os.close(seen)
@@ -140,16 +140,17 @@ class Root:
             return _unknown(relative, error)
 
     def list_dir(self, relative: str) -> tuple[str, ...] | Unknown:
-        """Return the sorted names in a directory that are UTF-8 text."""
+        """Return the sorted names in a directory that are UTF-8."""
         try:
-            # pathlib makes a path of each, twice as long for /proc.
+            # pathlib makes a path of each, which takes twice as long for
+            # /proc.
             names = os.listdir(self.locate(relative))  # noqa: PTH208
         except OSError as error:
             return _unknown(relative, error)
         return tuple(sorted(filter(_is_text, names)))
 
     def read_link(self, relative: str) -> str | None | Unknown:
-        """Return what a symbolic link says, in procfs as read_text() has it.
+        """Return a link's target; in procfs decoded as by read_text().
 
         :returns: None if there is no such link.
         """
@@ -164,9 +165,9 @@ class Root:
         return target if _is_text(target) else _not_text(relative)
 
     def real_name(self, relative: str) -> str | None | Unknown:
-        """Return the last part of a path, once all links are followed.
+        """Return the last part of a path with all links resolved.
 
-        :returns: None if there is nothing of that name.
+        :returns: None if the path does not exist.
         """
         try:
             name = self.locate(relative).resolve(strict=True).name
@@ -177,7 +178,7 @@ class Root:
         return name if _is_text(name) else _not_text(relative)
 
     def exists(self, relative: str) -> bool | Unknown:
-        """Return whether there is something of that name."""
+        """Return whether a path exists."""
         try:
             self.locate(relative).stat()
         except ABSENT:
@@ -187,9 +188,9 @@ class Root:
         return True
 
     def locate(self, relative: str, *, last_link: bool = True) -> pathlib.Path:
-        """Return the path to open, its links followed inside of the root.
+        """Return the path to open, with its links resolved inside the root.
 
-        :param last_link: follow the last part too, if it is a link.
+        :param last_link: whether to resolve the last part, too.
         :raises OSError: ELOOP for more than MAX_LINKS links.
         """
         if "\0" in relative:
@@ -222,7 +223,7 @@ class Root:
 
 def _link(path: str) -> str | None:
     try:
-        # Asked for each part of each path: pathlib takes five times as long.
+        # Called for each part of each path: pathlib takes five times as long.
         return os.readlink(path)  # noqa: PTH115
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ENOENT):
@@ -239,15 +240,15 @@ def _check_regular(descriptor: int) -> None:
 
 
 def read_file(path: pathlib.Path, limit: int) -> bytes:
-    """Return the first bytes of a regular file; never waits for a writer.
+    """Return the first bytes of a regular file; never wait for a writer.
 
-    :param limit: how many at most.
-    :raises OSError: as the kernel refuses it, or for what is no file.
+    :param limit: the most bytes to read.
+    :raises OSError: if the kernel refuses, or it is no regular file.
     """
     descriptor = os.open(path, _FLAGS)
     try:
         _check_regular(descriptor)
-        # procfs gives a file in pieces.
+        # procfs returns a file in pieces.
         pieces = []
         while limit > 0 and (piece := os.read(descriptor, limit)):
             pieces.append(piece)
@@ -266,5 +267,5 @@ def _not_text(relative: str) -> Unknown:
 
 
 def _is_text(name: str) -> bool:
-    # What is no UTF-8 comes from the system as lone surrogates (PEP 383).
+    # Bytes that are not UTF-8 appear as lone surrogates (PEP 383).
     return not any("\ud800" <= each <= "\udfff" for each in name)

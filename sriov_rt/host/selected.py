@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Observation of selected parts of a host, while a guest waits for it.
+"""Observation of selected parts of a host, while a guest waits.
 
-Our own sources alone, each imported when its part is needed: entry points of
-other packages take longer to scan than a hook may take to answer.
+Only our own sources are used, each imported when it is needed: scanning entry
+points of other packages takes longer than a hook may wait.
 """
 
 import dataclasses
@@ -24,20 +24,20 @@ from sriov_rt.host.root import Root
 from sriov_rt.request import Request
 from sriov_rt.request import grammar
 
-#: Parts of every guest: where it may be pinned.
+#: Parts that every guest needs, to find where it may be pinned.
 _ALWAYS = frozenset({"cpus", "compute"})
 
 #: Labels follow from other parts.
 _LABELLED = frozenset({"cpus", "kernel", "nics"})
 
-#: Sources in other rooms, as their entry points name them.
+#: Sources in other packages, as their entry points name them.
 _SOURCES: Mapping[str, str] = {
     "onload": "sriov_rt.onload.onload_facts",
     "vifs": "sriov_rt.vif.vif_facts",
 }
 
-#: Where Nova's configuration is; without it there is nothing to read of it,
-#: and oslo.config, which reads it, need not be imported.
+#: Directory of Nova's configuration; without it there is none to read, and
+#: oslo.config need not be imported.
 _NOVA = "etc/nova"
 
 _NO_NOVA = ComputeFacts(None, None, None, None)
@@ -46,18 +46,18 @@ _NOTHING = Request()
 
 
 def for_request(root: Root, request: Request) -> HostFacts:
-    """Return what decides on a Request of this host's facts.
+    """Return the facts of this host that decide on a Request.
 
-    :param root: where the host's files are.
+    :param root: the host's file system.
     """
     return readable(observe(root, parts_for(request)))
 
 
 def readable(facts: HostFacts) -> HostFacts:
-    """Return facts without what root alone may read.
+    """Return facts without those that only root may read.
 
-    How deep CPUs may sleep depends on /dev/cpu_dma_latency: a program of
-    another user leaves it to who judges the host as root.
+    CPU idle states depend on /dev/cpu_dma_latency: a program of another user
+    leaves them to those who judge the host as root.
     """
     if not isinstance(facts.cpus.idle_states, Unknown):
         return facts
@@ -77,9 +77,9 @@ def parts_for(request: Request) -> frozenset[str]:
 
 
 def observe(root: Root, parts: Collection[str]) -> HostFacts:
-    """Return the facts of a host; parts that are not selected are unknown.
+    """Return the facts of a host; unselected parts are unknown.
 
-    :param root: where the host's files are.
+    :param root: the host's file system.
     :param parts: some of :data:`sriov_rt.facts.PARTS`.
     """
     name = os.uname().nodename

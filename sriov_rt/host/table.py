@@ -16,16 +16,16 @@ from sriov_rt.facts import HostFacts
 from sriov_rt.parse import cpulist
 from sriov_rt.parse.text import printable
 
-#: Items of a list that are shown.
+#: The most items of a list that are shown.
 MAX_ITEMS = 12
 
 
 def rows(
     host: HostFacts, ages_s: Mapping[str, float] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each fact; what is unknown says why.
+    """Yield name and value of each fact; an unknown one shows why.
 
-    :param ages_s: label source to the seconds since its labels last held.
+    :param ages_s: seconds since a label source's labels last held.
     """
     for name, value in _rows(host, ages_s or {}):
         yield printable(name), printable(value)
@@ -52,9 +52,9 @@ def _rows(
 
 
 def occupancy(host: HostFacts) -> list[str]:
-    """Return who is on the CPUs for guests: a small table, as lines.
+    """Return what is on the CPUs for guests as the lines of a small table.
 
-    It is empty where nobody is, or where that is not known.
+    It is empty if nothing is, or if that is unknown.
     """
     found = host.occupancy
     if isinstance(found.occupants, Unknown) or not found.occupants:
@@ -101,7 +101,7 @@ def _text(value: Any) -> str:
 
 
 def _fact(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield a fact: one row, or one for each compound item."""
+    """Yield a fact as one row, or as one for each compound item."""
     if isinstance(value, Mapping) and value:
         for key, each in value.items():
             yield f"{name}.{key}", _text(each)
@@ -146,5 +146,5 @@ def _labels(
 
 
 def _age(seconds: float) -> str:
-    # Labels from before the last boot have no age that means anything.
+    # The age of labels from before the last boot is meaningless.
     return f"{seconds:.0f} s ago" if seconds < math.inf else "long ago"

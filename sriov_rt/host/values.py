@@ -16,7 +16,7 @@ from sriov_rt.parse.cpulist import CpuSet
 
 T = TypeVar("T")
 
-#: The widest number of a kernel file that is a fact: 64 bits, signed.
+#: The widest number in a kernel file: 64 bits, signed.
 MAX_INT = 2**63 - 1
 
 
@@ -26,12 +26,12 @@ def parsed(
     parse: Callable[[str], T],
     limit: int = MAX_TEXT,
 ) -> T | Unknown:
-    """Return what a parser makes of a file, without its last newline.
+    """Return the parsed text of a file, without its last newline.
 
-    Some kernels end a list with a NUL (CentOS 7's 3.10): it is left out.
+    Some kernels end a list with a NUL (CentOS 7's 3.10), which is removed.
 
-    :param parse: raises ParseError for a text that is not in its grammar.
-    :param limit: the longest file that is taken, in bytes.
+    :param parse: parser; raises ParseError for a malformed text.
+    :param limit: the longest file that is read, in bytes.
     """
     text = root.read_text(path, limit)
     if isinstance(text, Unknown):
@@ -43,19 +43,19 @@ def parsed(
 
 
 def garbled(path: str, error: errors.ParseError) -> Unknown:
-    """Return the Unknown for a file that does not follow its grammar."""
+    """Return the Unknown for a malformed file."""
     return Unknown(f"/{path}: {error}")
 
 
 def unless_absent(
     root: Root, path: str, value: T | Unknown, absent: T, beside: str
 ) -> T | Unknown:
-    """Return a value, or another where the kernel does not have its file.
+    """Return a value, or a default if the kernel lacks its file.
 
-    :param value: what reading the file gave.
-    :param absent: what it means that the kernel was built without it.
-    :param beside: a file that the kernel has in any case: if it is missing
-        too, nothing is known.
+    :param value: result of reading the file.
+    :param absent: value for a kernel that was built without it.
+    :param beside: a file that every kernel has: if it is missing, too, nothing
+        is known.
     """
     if not isinstance(value, Unknown) or root.exists(path) is not False:
         return value
@@ -63,19 +63,19 @@ def unless_absent(
 
 
 def cpu_mask(root: Root, path: str) -> CpuSet | Unknown:
-    """Return the CPUs of a file with a hexadecimal mask."""
+    """Return the CPUs in a file with a hexadecimal mask."""
     return parsed(root, path, cpulist.parse_cpu_mask)
 
 
 def cpu_set(root: Root, path: str) -> CpuSet | Unknown:
-    """Return the CPUs of a file with a cpu list."""
+    """Return the CPUs in a file with a CPU list."""
     return parsed(root, path, cpulist.parse_cpu_list)
 
 
 def integer(
     root: Root, path: str, minimum: int = 0, maximum: int = MAX_INT
 ) -> int | Unknown:
-    """Return the number of a file that holds one."""
+    """Return the number in a file."""
     return parsed(
         root,
         path,
@@ -84,13 +84,13 @@ def integer(
 
 
 def switch(root: Root, path: str) -> bool | Unknown:
-    """Return whether a file that holds 0 or 1 holds 1."""
+    """Return whether a file with 0 or 1 has 1."""
     value = integer(root, path, 0, 1)
     return value if isinstance(value, Unknown) else bool(value)
 
 
 def link_name(root: Root, path: str) -> str | None | Unknown:
-    """Return the name that a link leads to; None if there is no link.
+    """Return the name of a link's target; None if there is no link.
 
     sysfs names a device's driver, bus and IOMMU group this way.
     """

@@ -14,8 +14,8 @@ PROC = "proc"
 #: /dev/vfio/devices/<name> (Documentation/driver-api/vfio.rst).
 VFIO = "/dev/vfio/"
 
-#: The longest command line read, in bytes. Nova's guests with 64 devices
-#: are at about 30 kB.
+#: The longest command line read, in bytes; that of a guest of Nova's with 64
+#: devices has about 30 kB.
 MAX_COMMAND_LINE = 1024 * 1024
 
 
@@ -33,9 +33,8 @@ class Holders:
         """Return the process that holds a device; None if none does.
 
         :param device: directory of the PCI device.
-        :returns: such as ``pid 1234 qemu-system-x86
-            guest=instance-00000001``; unknown if it is none of those that
-            may be looked into.
+        :returns: such as ``pid 1234 qemu-system-x86 guest=instance-00000001``;
+            unknown if it may be a process that cannot be inspected.
         """
         if self._found is None:
             self._found = dict(self._scan())
@@ -62,14 +61,15 @@ class Holders:
             directory = f"{PROC}/{pid}/fd"
             files = self._root.list_dir(directory)
             if isinstance(files, Unknown):
-                # Gone by now, or another user's.
+                # It has ended, or is another user's.
                 if self._root.exists(f"{PROC}/{pid}") is not False:
                     self._hidden = files
                 continue
             for file in files:
                 target = self._root.read_link(f"{directory}/{file}")
                 if isinstance(target, Unknown):
-                    # To list them takes less than to read them (ptrace(2)).
+                    # Listing them needs fewer privileges than reading
+                    # (ptrace(2)).
                     self._hidden = target
                 elif target is not None and target.startswith(VFIO):
                     yield target.removeprefix(VFIO), self._name(pid)
@@ -89,7 +89,7 @@ def _guest(arguments: list[str]) -> Iterator[str]:
     """Yield ``guest=NAME`` of QEMU's ``-name guest=NAME,debug-threads=on``."""
     for option, value in itertools.pairwise(arguments):
         if option == "-name":
-            # QEMU's options write a comma in a value twice.
+            # QEMU's options double a comma in a value.
             whole = value.replace(",,", "\0").split(",")[0]
             name = whole.replace("\0", ",").removeprefix("guest=")
             yield f"guest={name}"

@@ -16,13 +16,13 @@ from sriov_rt.parse import pci
 #: TotalVFs is a 16-bit register (PCI_SRIOV_TOTAL_VF in pci_regs.h).
 MAX_VFS = 65535
 
-#: Drivers that give a device to a process as a whole, vfio-pci and those of
-#: one family, such as mlx5_vfio_pci: what the kernel has below
-#: drivers/vfio/pci is named like this.
+#: Drivers that give a whole device to a process: vfio-pci, and others of its
+#: family such as mlx5_vfio_pci. All drivers below drivers/vfio/pci in the
+#: kernel have such names.
 _VARIANT = re.compile(r"(?:[\w-]+[-_])?vfio[-_]pci")
 
-#: Owner of a VF whose interface is moved out of this network namespace:
-#: sysfs shows an interface in its own only.
+#: Owner of a VF whose interface is in another network namespace: sysfs shows
+#: an interface only in its own.
 ELSEWHERE = "another network namespace"
 
 _LINK = re.compile(r"virtfn([0-9]{1,5})")
@@ -31,7 +31,7 @@ _LINK = re.compile(r"virtfn([0-9]{1,5})")
 class Owners:
     """Owners of VFs, as the kernel reports them.
 
-    :param processes: those that hold VFIO groups; asked only if needed.
+    :param processes: holders of VFIO groups; read only if needed.
     """
 
     def __init__(self, root: Root, processes: vfio.Holders) -> None:
@@ -45,9 +45,9 @@ class Owners:
         netdev: str | None | Unknown,
         group: int | None | Unknown,
     ) -> str | None | Unknown:
-        """Return the owner of a VF; None for nobody.
+        """Return the owner of a VF; None if it has none.
 
-        :param address: its PCI address.
+        :param address: PCI address of the VF.
         """
         if isinstance(netdev, str):
             alias = self._root.read_text(
@@ -59,14 +59,14 @@ class Owners:
         if is_vfio(driver):
             return self._processes.of(f"{DEVICES}/{address}", group)
         if netdev is None and driver is not None:
-            # The directory stays when its interface has moved.
+            # The directory remains after its interface has moved.
             moved = interfaces.of_function(self._root, address) == ()
             return ELSEWHERE if moved else None
         return netdev
 
 
 def is_vfio(driver: str | None | Unknown) -> bool:
-    """Return whether a driver gives VFs to guests as a whole."""
+    """Return whether a driver gives whole VFs to guests."""
     return isinstance(driver, str) and bool(_VARIANT.fullmatch(driver))
 
 
@@ -86,7 +86,7 @@ def find(root: Root, device: str) -> tuple[tuple[int, str], ...] | Unknown:
         if isinstance(target, Unknown):
             return target
         if target is None:
-            continue  # taken away since its directory was listed
+            continue  # removed since its directory was listed
         try:
             address = str(pci.PciAddress.parse(target))
         except errors.ParseError as error:

@@ -14,7 +14,7 @@ KVM = "dev/kvm"
 MODULE = "sys/module"
 IOMMU_GROUPS = "sys/kernel/iommu_groups"
 
-#: The parameters of the kvm modules that a guest's latency depends on
+#: Parameters of the kvm modules that affect a guest's latency
 #: (Documentation/virt/kvm/halt-polling.rst, arch/x86/kvm/{x86,lapic}.c and
 #: {vmx/vmx,svm/svm}.c), and why. An architecture or release has some.
 PARAMETERS: Mapping[str, str] = types.MappingProxyType(
@@ -66,7 +66,7 @@ def _parameters(root: Root) -> Mapping[str, str] | Unknown:
 
 
 def _iommu_groups(root: Root) -> int | Unknown:
-    """Return how many there are; a kernel without IOMMU support has none."""
+    """Return how many there are; 0 in a kernel without IOMMU support."""
     groups = root.list_dir(IOMMU_GROUPS)
     count = groups if isinstance(groups, Unknown) else len(groups)
     return values.unless_absent(

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Edge to the kernel's network: namespaces, links, VFs, tc, announcements."""
+"""The kernel's network: namespaces, links, VFs, tc, announcements."""

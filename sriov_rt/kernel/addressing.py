@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Addresses, routes and MACs of interfaces, over pyroute2."""
+"""Addresses, routes and MACs of interfaces, through pyroute2."""
 
 import ipaddress
 import socket
 
 from sriov_rt.kernel.rtnetlink import Route
 
-#: include/uapi/linux/if_addr.h. Addresses come from who hands them out, and
-#: are told to the neighbours at once: none waits for its duplicate.
+#: include/uapi/linux/if_addr.h. Addresses are allocated and announced to the
+#: neighbours at once: none waits for duplicate address detection.
 IFA_F_NODAD = 0x02
 IFA_F_PERMANENT = 0x80
 
 #: include/uapi/linux/rtnetlink.h.
 RTPROT_STATIC = 4
-#: Of addresses that are the link's alone.
+#: Scope of addresses that are valid on the link alone.
 RT_SCOPE_LINK = 253
 
 
 def add_address(route: Route, index: int, address: str) -> None:
-    """Add an address such as ``192.0.2.1/24``; EEXIST if it is there.
+    """Add an address such as ``192.0.2.1/24``; EEXIST if it exists.
 
-    :raises ValueError: if it is no address.
+    :raises ValueError: if the text is no address.
     """
     parsed = ipaddress.ip_interface(address)
     length = parsed.network.prefixlen
@@ -37,10 +37,10 @@ def add_address(route: Route, index: int, address: str) -> None:
 def add_route(
     route: Route, index: int, destination: str, gateway: str
 ) -> None:
-    """Add a route by a gateway; EEXIST if there is one.
+    """Add a route through a gateway; EEXIST if there is one.
 
     :param destination: such as ``198.51.100.0/24``, or ``default``.
-    :raises ValueError: if they are no network and address of one family.
+    :raises ValueError: if they are not a network and an address of one family.
     """
     via = ipaddress.ip_address(gateway)
     family = socket.AF_INET if via.version == 4 else socket.AF_INET6
@@ -60,10 +60,10 @@ def add_route(
 
 
 def is_addressed(route: Route, index: int) -> bool:
-    """Return whether an interface has an address that somebody gave it.
+    """Return whether an interface has an address that somebody set.
 
-    One that is up makes itself one of IPv6 for the link, and others with a
-    lifetime from what routers tell (addrconf.c).
+    An interface that is up makes itself an IPv6 address for the link, and
+    others with a lifetime from router advertisements (addrconf.c).
     """
     return any(
         each["family"] != socket.AF_INET6
@@ -73,11 +73,11 @@ def is_addressed(route: Route, index: int) -> bool:
 
 
 def unicast(route: Route, index: int) -> set[str]:
-    """Return the unicast MACs that an interface hears beside its own."""
+    """Return the unicast MACs that an interface receives beside its own."""
     found = set()
     for each in route.fdb("dump"):
         mac = each.get_attr("NDA_LLADDR")
-        # The lowest bit of the first octet is that of groups.
+        # The lowest bit of the first octet marks groups.
         if each["ifindex"] == index and mac and not int(mac[:2], 16) & 1:
             found.add(mac)
     return found

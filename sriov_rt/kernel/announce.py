@@ -13,7 +13,7 @@ ETH_P_ARP = 0x0806
 ETH_P_IPV6 = 0x86DD
 BROADCAST = b"\xff" * 6
 
-#: RFC 826: Ethernet, and IPv4's and Ethernet's lengths; a request.
+#: RFC 826: Ethernet, IPv4, the lengths of their addresses, and the operation.
 _ARP = struct.Struct("!HHBBH6s4s6s4s")
 _ARP_ETHERNET = 1
 _ARP_REQUEST = 1
@@ -32,11 +32,11 @@ _ETHERNET = struct.Struct("!6s6sH")
 
 
 def packets(mac: str, addresses: Iterable[str]) -> list[bytes]:
-    """Return the frames that announce who has addresses now.
+    """Return the frames that announce the present owner of addresses.
 
-    :param mac: who has them; a link without Ethernet's gets no frames.
+    :param mac: MAC of the owner; a MAC that is not Ethernet's gets no frames.
     :param addresses: such as ``192.0.2.1/24``; a prefix is left out.
-    :raises ValueError: if one is no address.
+    :raises ValueError: if one of them is no address.
     """
     own = bytes.fromhex(mac.replace(":", ""))
     if len(own) != len(BROADCAST):
@@ -54,8 +54,8 @@ def packets(mac: str, addresses: Iterable[str]) -> list[bytes]:
 def gratuitous_arp(mac: bytes, address: ipaddress.IPv4Address) -> bytes:
     """Return an ARP announcement: a request for one's own address.
 
-    It is a request, for some hosts take replies only to what they asked
-    (RFC 5227, 3).
+    It is a request, as some hosts accept only replies that they requested (RFC
+    5227, 3).
     """
     none = bytes(len(mac))
     return _ETHERNET.pack(BROADCAST, mac, ETH_P_ARP) + _ARP.pack(
@@ -72,7 +72,7 @@ def gratuitous_arp(mac: bytes, address: ipaddress.IPv4Address) -> bytes:
 
 
 def unsolicited_na(mac: bytes, address: ipaddress.IPv6Address) -> bytes:
-    """Return a neighbour advertisement to all nodes, which overrides."""
+    """Return an overriding neighbour advertisement to all nodes."""
     option = struct.pack("!BB6s", _TARGET_LINK_LAYER, 1, mac)
     sum_of = _checksum(
         address,
@@ -103,11 +103,11 @@ def _checksum(source: ipaddress.IPv6Address, body: bytes) -> int:
 
 
 def send(name: str, frames: Iterable[bytes]) -> None:
-    """Send frames by an interface of the calling thread's namespace.
+    """Send frames through an interface of the calling thread's namespace.
 
-    :raises OSError: ENETDOWN where the interface is not up.
+    :raises OSError: ENETDOWN if the interface is not up.
     """
-    # Protocol 0: nothing is received.
+    # Protocol 0 receives nothing.
     with socket.socket(
         socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0
     ) as opened:

@@ -13,9 +13,9 @@ from sriov_rt.exceptions import SriovRtError
 class LinkError(SriovRtError):
     """An interface cannot be made, set, moved or found.
 
-    :param device: what it is about: an interface, a VF's address, a file.
-    :param port: UUID of the port, None where no one port is meant.
-    :param detail: a clause with what is particular to this case.
+    :param device: subject of the error: an interface, a VF's address, a file.
+    :param port: UUID of the port; None if it is not about a single port.
+    :param detail: specifics of this case, as a clause.
     """
 
     problem: ClassVar[str] = "the interface cannot be made"
@@ -38,7 +38,7 @@ class LinkError(SriovRtError):
 class ParentTaken(LinkError):
     """The parent is in use in a way that excludes the port: EBUSY.
 
-    macvlan and ipvlan both want the parent's one rx_handler
+    macvlan and ipvlan both need the parent's only rx_handler
     (netdev_rx_handler_register in net/core/dev.c).
     """
 
@@ -70,7 +70,7 @@ class NameTaken(LinkError):
 
 
 class NoSuchNamespace(LinkError):
-    """The network namespace is not there."""
+    """The network namespace does not exist."""
 
     problem = "no such network namespace"
     advice = (
@@ -79,7 +79,7 @@ class NoSuchNamespace(LinkError):
 
 
 class NoSuchLink(LinkError):
-    """The interface is not there, or no longer: ENODEV."""
+    """The interface does not exist, or no longer: ENODEV."""
 
     problem = "no such interface"
     advice = "see 'ip link' and the kernel's log: its VF may have been removed"
@@ -96,13 +96,13 @@ class NotPermitted(LinkError):
 
 
 class AnnouncingNotPermitted(NotPermitted):
-    """The kernel gives the caller no packet socket."""
+    """The kernel refuses the caller a packet socket."""
 
     advice = "give it CAP_NET_RAW as well; the port itself works"
 
 
 class TryAgain(LinkError):
-    """The kernel was not ready for it: EAGAIN."""
+    """The kernel was not ready for the request: EAGAIN."""
 
     problem = "the kernel was not ready for it"
     advice = "wait until the VF has finished its reset, then try again"
@@ -126,7 +126,7 @@ class NotVerified(LinkError):
 
 
 class LinkRefused(LinkError):
-    """The kernel refused it with an errno that no other error is for."""
+    """The kernel refused, with an errno that has no error of its own."""
 
     problem = "the kernel refused it"
     advice = "check the requested values; the kernel's log may say more"
@@ -143,10 +143,10 @@ class LinkRefused(LinkError):
         self.code = code
 
 
-#: include/linux/errno.h; drivers such as bnxt_en let it out of the kernel.
+#: include/linux/errno.h; drivers such as bnxt_en return it to user space.
 ENOTSUPP = 524
 
-# Where Python has the number's other name, ENOTSUP, or none.
+# Numbers that have another name in Python, ENOTSUP, or none.
 _NAMES = {errno.EOPNOTSUPP: "EOPNOTSUPP", ENOTSUPP: "ENOTSUPP"}
 
 _NAMED: Mapping[int, type[LinkError]] = {
@@ -163,17 +163,17 @@ _NAMED: Mapping[int, type[LinkError]] = {
 
 
 def name_of(code: int) -> str:
-    """Return the kernel's name of an errno, its number if it has none."""
+    """Return the kernel's name of an errno; its number if it has none."""
     return _NAMES.get(code) or errno.errorcode.get(code, str(code))
 
 
 def from_errno(
     code: int, device: str, *, port: str | None = None, detail: str = ""
 ) -> LinkError:
-    """Return the error that an errno of the kernel is.
+    """Return the error for an errno of the kernel.
 
-    :param device: the interface or namespace that was spoken of.
-    :param detail: what was tried, a clause.
+    :param device: interface or namespace of the request.
+    :param detail: what was tried, as a clause.
     """
     if (named := _NAMED.get(code)) is not None:
         return named(device, port=port, detail=detail)

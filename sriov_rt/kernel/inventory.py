@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Interfaces of all network namespaces, as sysfs has them and counts them.
+"""Interfaces of all network namespaces, as sysfs lists and counts them.
 
 A node is the inode of an interface's directory in sysfs. The kernel gives it
-to no other interface (kernfs_ino in fs/kernfs), and it stays the same when an
-interface is renamed or moved to another namespace (device_rename), where its
-index, its name, its alias and its MAC are for root in a container to choose.
+to no other interface (kernfs_ino in fs/kernfs). It stays the same when an
+interface is renamed or moved to another namespace (device_rename), while root
+in a container can choose its index, name, alias and MAC.
 
-Each namespace shows its own interfaces below ``devices/virtual/net``; the
-link count of that directory is the same in all of them, for it counts those
-of every namespace of the machine (kernfs_link_sibling). Every namespace has a
-loopback there. So where as many were seen as it counts, no namespace is
-hidden.
+Each namespace shows its own interfaces below ``devices/virtual/net``. The link
+count of that directory is the same in all of them: it counts the interfaces of
+every namespace of the machine (kernfs_link_sibling). Every namespace has a
+loopback there. So if as many were seen as are counted, no namespace is hidden.
 
-All that an inventory says is true of one moment, that of the count: what was
-listed before it and is listed after it, by its node, was there then, wherever
-it was moved between. What a macvlan or an ipvlan is on never changes
-(macvlan_common_newlink, ipvlan_link_new), and ``iflink`` is read in the
-directory that has the node: that may be done later.
+An inventory is true of one moment, that of the count: a node that was listed
+before and after it was there then, wherever it was moved in between. The
+parent of a macvlan or an ipvlan never changes (macvlan_common_newlink,
+ipvlan_link_new). ``iflink`` is read in the directory that has the node, so it
+may be read later.
 """
 
 import contextlib
@@ -34,7 +33,7 @@ from sriov_rt.kernel import namespaces
 from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.kernel.namespaces import Namespace
 
-#: arch/*/entry/syscalls: the same numbers on every architecture.
+#: arch/*/entry/syscalls: the same numbers on all architectures.
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432
 
 #: include/uapi/linux/mount.h.
@@ -42,12 +41,12 @@ _FSOPEN_CLOEXEC = 1
 _FSMOUNT_CLOEXEC = 1
 _FSCONFIG_CMD_CREATE = 6
 
-#: How often to list again what changes meanwhile, as containers come and go.
+#: How often to list again if interfaces change, as containers come and go.
 ROUNDS = 8
 
 #: How often the interfaces are counted. One that is renamed or moved is not
 #: counted for an instant (kernfs_rename_ns unlinks it first, and since Linux
-#: 6.4 a count takes another lock), and only one at a time is.
+#: 6.4 a count takes another lock); that applies to only one at a time.
 COUNTS = 3
 
 _VIRTUAL = "devices/virtual/net"
@@ -55,11 +54,11 @@ _ALL = "class/net"
 
 
 class Place(NamedTuple):
-    """Where an interface is.
+    """Place of an interface.
 
     :param namespace: as in Link.
-    :param namespace_id: likewise.
-    :param name: its name there.
+    :param namespace_id: as in Link.
+    :param name: its name in the namespace.
     """
 
     namespace: str | None
@@ -71,10 +70,10 @@ class Place(NamedTuple):
 class Inventory:
     """Interfaces of this machine that can be seen.
 
-    :param places: where they are, by their nodes.
-    :param unseen: how many more the kernel counts; None if that is not known.
-    :param on: the nodes of those in other namespaces that are on the parent in
-        question, or on one of its index elsewhere, or could not be looked at.
+    :param places: places of the interfaces, by their nodes.
+    :param unseen: how many more the kernel counts; None if unknown.
+    :param on: nodes of interfaces in other namespaces that are on the given
+        parent, or on one with its index elsewhere, or could not be inspected.
     """
 
     places: Mapping[int, Place]
@@ -93,12 +92,12 @@ class _Opened(NamedTuple):
 def take(parent: int = 0, known: Collection[int] = ()) -> Inventory:
     """Return the interfaces of all namespaces, and how many are unseen.
 
-    Where names and processes lead to all that the kernel counts, no
-    namespace is left that only a thread, a mount or a descriptor leads to,
-    and none is looked for: that is a look at each descriptor of the host.
+    If names and processes lead to all that the kernel counts, no namespace is
+    left that only a thread, a mount or a descriptor leads to. Then none is
+    looked for: that would inspect each descriptor of the host.
 
-    :param parent: index of the parent in question; 0 for none.
-    :param known: nodes of interfaces that are not looked at for that.
+    :param parent: index of the parent whose children to find; 0 for none.
+    :param known: nodes of interfaces that need not be inspected for that.
     """
     found = _take(parent, known, thorough=False)
     if found.unseen == 0:
@@ -135,10 +134,10 @@ def _take(parent: int, known: Collection[int], *, thorough: bool) -> Inventory:
 
 
 def node(descriptor: int | None, name: str, index: int) -> int:
-    """Return the node of an interface; 0 if it is not known.
+    """Return the node of an interface; 0 if it is unknown.
 
-    :param descriptor: of its namespace; None for the caller's.
-    :param index: by which it has to be that name's.
+    :param descriptor: descriptor of its namespace; None for the caller's.
+    :param index: index that the interface of that name has to have.
     """
 
     def read() -> int:
@@ -164,19 +163,19 @@ def _opened(*, thorough: bool) -> Iterator[list[_Opened]]:
         def visit() -> list[_Opened]:
             opened = [_Opened(None, None, stack.enter_context(_sysfs()))]
             for each in found:
-                # What has gone, or cannot be opened, is unseen.
+                # A namespace that has gone, or cannot be opened, is unseen.
                 with contextlib.suppress(errors.LinkError, OSError):
                     _enter(each)
                     sysfs = stack.enter_context(_sysfs())
                     opened.append(_Opened(each.name, each.identity, sysfs))
             return opened
 
-        # One thread for all: to start one takes as long as to list.
+        # One thread for all: starting one takes as long as listing.
         yield namespaces.in_thread(visit)
 
 
 def _enter(found: Namespace) -> None:
-    """Move the calling thread.
+    """Move the calling thread to a namespace.
 
     :raises LinkError: or OSError, if the namespace cannot be entered.
     """
@@ -201,7 +200,7 @@ def _others(sysfs: int, virtual: Mapping[int, str]) -> dict[int, str]:
     found = {}
     with _directory(sysfs, _ALL) as there, os.scandir(there) as links:
         for each in links:
-            # One may be renamed meanwhile; bonding has a file there.
+            # An interface may be renamed just now; bonding has a file there.
             with contextlib.suppress(OSError):
                 if each.name not in known:
                     found[each.stat().st_ino] = each.name
@@ -211,11 +210,11 @@ def _others(sysfs: int, virtual: Mapping[int, str]) -> dict[int, str]:
 def _look(
     listed: Iterable[tuple[_Opened, Mapping[int, str]]], lowers: dict[int, int]
 ) -> None:
-    """Note which index has what an interface is on, for those not noted.
+    """Note the parent's index of each interface that is not noted yet.
 
-    Nothing is noted of one that is gone, renamed or moved since it was listed.
-    Those of the caller's own namespace are the host's, and many of them have
-    a peer with the index of a parent.
+    An interface that is gone, renamed or moved since it was listed is left
+    out. Interfaces of the caller's own namespace are the host's, and many of
+    them have a peer with the index of a parent.
     """
     for each, names in listed:
         if each.namespace is None:
@@ -241,7 +240,7 @@ def _number(directory: int, name: str) -> int:
 def _count(sysfs: int) -> int:
     """Return how many virtual interfaces all namespaces have together."""
     with _directory(sysfs, _VIRTUAL) as there:
-        # Two more are its name and its own dot.
+        # The directory's name and its own dot count as two.
         return max(os.fstat(there).st_nlink for _ in range(COUNTS)) - 2
 
 
@@ -258,9 +257,9 @@ def _directory(root: int, path: str) -> Iterator[int]:
 def _sysfs() -> Iterator[int]:
     """Open a sysfs of the calling thread's namespace, mounted nowhere.
 
-    What is at /sys is of whichever namespace it was mounted in.
+    The sysfs at /sys is of the namespace that it was mounted in.
 
-    :raises OSError: if that cannot be done.
+    :raises OSError: if it cannot be mounted.
     """
     context = namespaces.call(_FSOPEN, b"sysfs", _FSOPEN_CLOEXEC)
     try:

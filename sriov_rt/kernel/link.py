@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One interface, as the kernel has it or as it is to be made."""
+"""An interface, as the kernel shows it or as it will be made."""
 
 import dataclasses
 import socket
@@ -11,8 +11,8 @@ from typing import Any
 from sriov_rt.kernel import rtnetlink
 from sriov_rt.kernel.namespaces import Identity
 
-#: Modes of an ipvlan (include/uapi/linux/if_link.h); pyroute2 has names for
-#: those of macvlan and macvtap alone.
+#: Modes of an ipvlan (include/uapi/linux/if_link.h); pyroute2 has names only
+#: for those of macvlan and macvtap.
 IPVLAN_MODES: Mapping[str, int] = types.MappingProxyType(
     {"l2": 0, "l3": 1, "l3s": 2}
 )
@@ -20,17 +20,16 @@ IPVLAN_MODES: Mapping[str, int] = types.MappingProxyType(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Link:
-    """One interface, as the kernel has it.
+    """An interface as the kernel shows it.
 
-    :param namespace: None for the caller's; a name in /run/netns or
-        ``pid:N``.
+    :param namespace: a name in /run/netns or ``pid:N``; None for the caller's.
     :param kind: IFLA_INFO_KIND such as ``macvlan``; empty for a device.
-    :param mode: of a macvlan, macvtap or ipvlan.
+    :param mode: mode of a macvlan, macvtap or ipvlan.
     :param parent: index of its parent, in the caller's namespace.
-    :param device: PCI address of the device that it is the interface of
-        (IFLA_PARENT_DEV_NAME, Linux 5.14); empty for a virtual one.
+    :param device: PCI address of its device (IFLA_PARENT_DEV_NAME, Linux
+        5.14); empty for a virtual interface.
     :param master: index of the bridge or bond that it is a port of.
-    :param namespace_id: which namespace that is; None for the caller's.
+    :param namespace_id: identity of its namespace; None for the caller's.
     """
 
     name: str
@@ -52,9 +51,9 @@ class Link:
 
     @property
     def is_probe(self) -> bool:
-        """Whether it only asks if its parent is idle.
+        """Whether it is a probe, which tests if its parent is idle.
 
-        See :func:`rtnetlink.is_idle`. On the host, names are root's.
+        See :func:`rtnetlink.is_idle`. On the host, only root sets names.
         """
         return (
             self.namespace is None
@@ -66,15 +65,14 @@ class Link:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subinterface:
-    """A macvlan, macvtap or ipvlan to be made.
+    """A macvlan, macvtap or ipvlan that will be made.
 
     :param parent: name of an interface in the caller's namespace.
-    :param namespace: where it is to be, as in Link.
-    :param namespace_id: which one that has to be; None for any of the name.
-    :param index: the index that it is to have, which nobody else's interface
-        has by chance: by that it is known, whatever its name becomes. None
-        for one that is chosen.
-    :param up: whether it is made up.
+    :param namespace: its namespace, as in Link.
+    :param namespace_id: identity that the namespace has to have; None for any.
+    :param index: index by which it is known, whatever its name becomes: no
+        other interface has it by chance. None to choose one.
+    :param up: whether it is up from the start.
     """
 
     name: str
@@ -96,14 +94,14 @@ def read_link(
     host_number: int | None,
     namespace_id: Identity | None = None,
 ) -> Link | None:
-    """Return the link of a message of pyroute2's.
+    """Return the link in a message of pyroute2.
 
-    :param namespace: where it was requested, as in Link.
-    :param host_number: the number that the caller's namespace has there;
-        None if it has none, or is the one where it was requested.
-    :param namespace_id: which namespace it was requested in, as in Link.
-    :returns: None if it tells of one in part, or has no name. A bridge tells
-        of its ports, and IPv6 of its settings, in messages of their families.
+    :param namespace: namespace of the request, as in Link.
+    :param host_number: number of the caller's namespace in that one; None if
+        it has none, or is the same.
+    :param namespace_id: identity of the request's namespace, as in Link.
+    :returns: None if the message describes only a part, or has no name.
+        Bridges report their ports, and IPv6 its settings, in such messages.
     """
     name = _text(message.get_attr("IFLA_IFNAME"))
     if message["family"] != socket.AF_UNSPEC or not name:
@@ -143,7 +141,7 @@ def mode_of(kind: str, mode: str) -> dict[str, str | int]:
 
 
 def _kind(message: Any) -> tuple[str, str | None]:
-    """Return the kind of a link, and its mode if it is of a kind of ours."""
+    """Return the kind of a link, and its mode if the kind is one of ours."""
     kind = _text(message.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND"))
     if kind not in ("macvlan", "macvtap", "ipvlan"):
         return kind, None
@@ -166,7 +164,7 @@ def _device(message: Any) -> str:
 def parent_number(message: Any) -> int | None:
     """Return the number of the namespace of a link's parent.
 
-    :returns: None for a parent in the link's own, or none at all.
+    :returns: None if there is no parent, or it is in the link's namespace.
     """
     found: int | None = message.get_attr("IFLA_LINK_NETNSID")
     return found
@@ -175,7 +173,7 @@ def parent_number(message: Any) -> int | None:
 def _parent(
     message: Any, namespace: str | None, host_number: int | None
 ) -> int | None:
-    # It may have the link's own number, in another namespace.
+    # The parent may have the link's own number, in another namespace.
     parent: int | None = message.get_attr("IFLA_LINK")
     if not parent:
         return None
@@ -186,7 +184,7 @@ def _parent(
 
 
 def _text(found: str | bytes | None) -> str:
-    """Return a text as pyroute2 gives it: bytes where it is not UTF-8."""
+    """Return a text of pyroute2, which gives bytes if it is not UTF-8."""
     if isinstance(found, bytes):
         return found.decode("utf-8", "replace")
     return found or ""

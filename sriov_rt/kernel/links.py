@@ -2,9 +2,9 @@
 
 """Links, addresses and routes of this host's kernel, over rtnetlink.
 
-Every call opens a socket of its own: threads share nothing, nothing goes
-stale after a fork, and no open socket keeps a namespace alive that its owner
-has deleted.
+Every call opens its own socket: threads share nothing, nothing becomes stale
+after a fork, and no open socket keeps a namespace alive that its owner has
+deleted.
 """
 
 import contextlib
@@ -36,8 +36,8 @@ from sriov_rt.kernel.namespace_links import verify
 from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.kernel.tc import Limits
 
-#: How often to try again where somebody may be looking whether a parent is
-#: idle, and the pause between two tries in seconds.
+#: How often to try again while a probe may hold the parent, and the pause
+#: between two tries in seconds.
 TRIES = 3
 PAUSE_S = 0.002
 
@@ -45,10 +45,10 @@ PAUSE_S = 0.002
 def _make(what: Subinterface) -> Link:
     """Make a subinterface with its alias in its namespace.
 
-    What is of its name there already, or comes just then, is somebody
-    else's: ours is the one that the kernel gave the index to.
+    Another interface may have its name already, or get it just then: ours is
+    the one with the index.
 
-    :raises NotVerified: if it is not as asked for; it is gone then.
+    :raises NotVerified: if it differs from the request; it is then deleted.
     """
     if what.index is None:
         what = dataclasses.replace(what, index=rtnetlink.choose_index())
@@ -90,14 +90,14 @@ def _request(
 ) -> dict[str, Any]:
     """Return a subinterface as IPRoute.link takes it.
 
-    Its alias is left out: the kernel takes none here (rtnl_create_link in
+    Its alias is left out: the kernel ignores it here (rtnl_create_link in
     net/core/rtnetlink.c).
 
-    :param parent: index, in the caller's namespace.
-    :param target: descriptor of the namespace; None for the caller's. To
-        name the parent's to a socket in there would do as well, but Linux
-        6.1 makes it in the parent's then and moves it: it is down, and its
-        name may be taken there (rtnl_newlink_create in net/core/rtnetlink.c).
+    :param parent: index of the parent in the caller's namespace.
+    :param target: descriptor of the namespace; None for the caller's. Naming
+        the parent's to a socket in there would do as well, but Linux 6.1 then
+        makes it in the parent's and moves it: it is down, and its name may be
+        taken there (rtnl_newlink_create in net/core/rtnetlink.c).
     """
     found = {
         "index": what.index,
@@ -132,7 +132,7 @@ def _add(own: NamespaceLinks, requested: dict[str, Any]) -> None:
 
 
 def _label(links: NamespaceLinks, what: Subinterface, parent: int) -> Link:
-    """Give a new subinterface its alias, and read it back."""
+    """Set the alias of a new subinterface, and read it back."""
     index = what.index or 0
     with reporting(what.name, "set the alias"):
         links.link("set", index=index, ifalias=what.alias)
@@ -156,7 +156,7 @@ def _label(links: NamespaceLinks, what: Subinterface, parent: int) -> Link:
 
 
 def _delete(links: NamespaceLinks, index: int) -> None:
-    # The kernel gave the index to what it made: it is nobody else's.
+    # The kernel gave the index to the new interface: it is no other's.
     with contextlib.suppress(OSError):
         links.link("del", index=index)
 
@@ -166,13 +166,12 @@ def _move(
 ) -> Link:
     """Move an interface into a namespace and rename it there.
 
-    It stays where it was if that fails.
+    If that fails, it stays where it was.
 
-    :param namespace: None for the caller's own.
+    :param namespace: target namespace; None for the caller's own.
     :param name: its name there.
-    :param namespace_id: which namespace that has to be; None for any of
-        the name.
-    :raises NameTaken: if there is an interface of the name.
+    :param namespace_id: identity that the namespace has to have; None for any.
+    :raises NameTaken: if another interface there has the name.
     """
     with (
         opened(link.namespace, link.namespace_id) as source,
@@ -202,9 +201,9 @@ def _move(
 def _bring_back(
     link: Link, source: NamespaceLinks, target: NamespaceLinks
 ) -> None:
-    """Undo a move that failed half-way, as far as that is needed.
+    """Undo a move that failed half-way, if necessary.
 
-    The kernel moves first, and then the name may be taken (do_setlink in
+    The kernel moves first, and only then checks the name (do_setlink in
     net/core/rtnetlink.c).
     """
     with contextlib.suppress(OSError):
@@ -228,11 +227,11 @@ def _own() -> list[Link]:
 
 
 def _everywhere(*, thorough: bool = False) -> list[Link]:
-    """Return the links of all namespaces, each entered; it takes its time.
+    """Return the links of all namespaces, each entered; this is slow.
 
-    A namespace that goes meanwhile has none.
+    A namespace that ends during the call has none.
 
-    :param thorough: of those too that have no name and no process.
+    :param thorough: whether to include namespaces without name and process.
     """
     found = _own()
     own = namespaces.identity_of(None)
@@ -251,29 +250,29 @@ def _everywhere(*, thorough: bool = False) -> list[Link]:
 #: Seconds between two looks at a carrier.
 POLL_S = 0.02
 
-#: In a link's IFLA_PROP_LIST.
+#: Attribute in a link's IFLA_PROP_LIST.
 ALT_IFNAME = "IFLA_ALT_IFNAME"
 
 
 class Links:
-    """Links of this host's kernel. What it refuses comes as errors.LinkError.
+    """Links of this host's kernel. Its errors are raised as LinkError.
 
-    Names and namespaces were checked by the caller.
+    The caller has checked names and namespaces.
     """
 
     def get(self, name: str, namespace: str | None = None) -> Link | None:
-        """Return an interface, None if there is none."""
+        """Return an interface by its name; None if there is none."""
         with opened(namespace) as links:
             return links.find(name)
 
     def at(
         self, namespace: str | None, namespace_id: Identity | None, index: int
     ) -> Link | None:
-        """Return the interface of an index, None if there is none.
+        """Return an interface by its index; None if there is none.
 
-        :param namespace: a hint where the namespace is found.
-        :param namespace_id: which namespace; it is found by any other name,
-            too.
+        :param namespace: name under which to look for the namespace first.
+        :param namespace_id: identity of the namespace, which is also found by
+            any other name.
         """
         try:
             with opened(namespace, namespace_id) as links:
@@ -284,25 +283,25 @@ class Links:
     def all(
         self, *, everywhere: bool = False, thorough: bool = False
     ) -> Sequence[Link]:
-        """Return all interfaces; a namespace that goes meanwhile has none.
+        """Return all interfaces; a namespace that ends in between has none.
 
-        :param everywhere: those of every other namespace too, found by
-            /run/netns and /proc/*/ns/net, but for their loopbacks.
-        :param thorough: and those that neither leads to, but a thread, an
-            open descriptor or a socket.
+        :param everywhere: whether to include other namespaces, found by
+            /run/netns and /proc/*/ns/net, without their loopbacks.
+        :param thorough: whether to include those, too, that only a thread, an
+            open descriptor or a socket leads to.
         """
         if not everywhere:
             return _own()
         return _everywhere(thorough=thorough)
 
     def of_node(self, node: int, place: Place) -> Link | None:
-        """Return the interface of a node; None if it has left its place."""
+        """Return the interface with a node; None if it has left its place."""
         try:
             with opened(place.namespace, place.namespace_id) as links:
                 found = links.find(place.name)
                 if found is None:
                     return None
-                # It may have been renamed while it was looked up.
+                # It may have been renamed since it was looked up.
                 now = inventory.node(links.descriptor, found.name, found.index)
                 return found if now == node else None
         except errors.NoSuchNamespace:
@@ -310,9 +309,9 @@ class Links:
 
     @contextlib.contextmanager
     def keep_open(self, namespace: str | None) -> Iterator[Identity | None]:
-        """Keep a namespace, and yield which one it is; None for the caller's.
+        """Keep a namespace open; yield its identity, None for the caller's.
 
-        Held, its identity cannot become another's.
+        While it is open, no other namespace can get its identity.
         """
         own = namespaces.identity_of(None)
         with namespaces.opened(namespace) as descriptor:
@@ -330,11 +329,11 @@ class Links:
     def unknown_macs(
         self, parent: str, known: Collection[str]
     ) -> Sequence[str]:
-        """Return the unicast MACs that an interface hears for others.
+        """Return the unicast MACs that an interface receives for others.
 
-        A macvlan that is up has its MAC there, wherever it is.
+        A macvlan that is up adds its MAC there, wherever it is.
 
-        :param known: whose are known, its own aside.
+        :param known: MACs to leave out, beside the interface's own.
         """
         with opened(None) as links, reporting(parent, "list its MACs"):
             link = links.find(parent)
@@ -344,7 +343,7 @@ class Links:
         return sorted(found - {link.mac, *known})
 
     def node(self, link: Link) -> int:
-        """Return the node of an interface in sysfs; 0 if it is not known.
+        """Return the node of an interface in sysfs; 0 if it is unknown.
 
         No other interface has it, whatever root in a container sets.
         """
@@ -359,23 +358,24 @@ class Links:
     ) -> Inventory:
         """Return where all interfaces are, and how many cannot be seen.
 
-        :param parent: index of one of the caller's: what is on it in other
-            namespaces is looked for, too; 0 for none.
-        :param known: nodes of interfaces that are not looked at for that.
+        :param parent: index of an interface of the caller's, whose children in
+            other namespaces to find; 0 for none.
+        :param known: nodes of interfaces that need not be inspected for that.
         """
         return inventory.take(parent, known)
 
     def create(self, what: Subinterface) -> Link:
         """Make a subinterface with its alias in its namespace.
 
-        :raises NotVerified: if it is not as asked for; it is gone then.
+        :raises NotVerified: if it differs from the request; it is then
+            deleted.
         """
         return _make(what)
 
     def idle(self, name: str) -> bool | None:
         """Return whether nothing is on an interface in any namespace.
 
-        The kernel is asked, so what no process leads to counts too.
+        The kernel itself knows, so interfaces count that no process leads to.
 
         :returns: None if this kernel cannot tell.
         """
@@ -383,9 +383,9 @@ class Links:
             return rtnetlink.is_idle(name)
 
     def delete(self, link: Link) -> bool:
-        """Delete a subinterface; False when it is gone already.
+        """Delete a subinterface; False if it is gone already.
 
-        It is told by its namespace's identity, its index and its kind.
+        It is identified by its namespace's identity, its index and its kind.
         """
         where = link.namespace
         try:
@@ -413,9 +413,9 @@ class Links:
     ) -> Link:
         """Move an interface into a namespace and rename it there.
 
-        :param namespace: None for the caller's own.
-        :param namespace_id: which one that has to be; None for any of the
-            name.
+        :param namespace: target namespace; None for the caller's own.
+        :param namespace_id: identity that the namespace has to have; None for
+            any.
         """
         return _move(link, namespace, name or link.name, namespace_id)
 
@@ -446,7 +446,7 @@ class Links:
     ) -> Link:
         """Set what is not None, in one message.
 
-        :raises NotVerified: if something reads back as something else.
+        :raises NotVerified: if another value is read back.
         """
         requested = {
             "mac": mac,
@@ -489,7 +489,7 @@ class Links:
         addresses: Sequence[str],
         routes: Sequence[tuple[str, str]],
     ) -> None:
-        """Add addresses and routes; those that are there stay."""
+        """Add addresses and routes; existing ones stay."""
         if not addresses and not routes:
             return
         with opened(link.namespace, link.namespace_id) as links:
@@ -506,7 +506,7 @@ class Links:
                     addressing.add_route(route, link.index, to, gateway)
 
     def addressed(self, link: Link) -> bool:
-        """Return whether an interface has an address that was set on it."""
+        """Return whether an interface has an address that somebody set."""
         with (
             opened(link.namespace, link.namespace_id) as links,
             reporting(link.name, "look at its addresses"),
@@ -514,16 +514,16 @@ class Links:
             return addressing.is_addressed(links.route, link.index)
 
     def limit(self, link: Link, limits: Limits) -> None:
-        """Set the rates of an interface, or remove what was set."""
+        """Set the rates of an interface, or remove the former ones."""
         with opened(link.namespace, link.namespace_id) as links:
             rates.apply(links.route, link, limits)
 
     def announce(self, link: Link, addresses: Sequence[str]) -> None:
-        """Announce the port by gratuitous ARP and unsolicited NA."""
+        """Announce a port by gratuitous ARP and unsolicited NA."""
         if not addresses:
             return
         packets = announce.packets(link.mac, addresses)
-        # An ipvlan that routes has no neighbours: it sends IP alone.
+        # A routing ipvlan has no neighbours: it sends only IP.
         routes = link.kind == "ipvlan" and link.mode != "l2"
         if routes or not packets:
             return
@@ -539,7 +539,7 @@ class Links:
                 )
 
     def wait_carrier(self, link: Link, seconds: float) -> bool:
-        """Wait until an interface that is up has a carrier."""
+        """Wait until an interface has a carrier; return whether it has."""
         deadline = time.monotonic() + seconds
         with (
             opened(link.namespace, link.namespace_id) as links,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The links of one network namespace, over a socket that is opened in it."""
+"""Links of one network namespace, over a socket that is opened in it."""
 
 import contextlib
 import errno
@@ -25,8 +25,8 @@ class NamespaceLinks:
     """Links of one namespace.
 
     :param name: as in Link; None for the caller's.
-    :param route: a conversation with its kernel.
-    :param descriptor: of its file; None for the caller's.
+    :param route: rtnetlink conversation in it.
+    :param descriptor: descriptor of its file; None for the caller's.
     """
 
     def __init__(
@@ -44,23 +44,23 @@ class NamespaceLinks:
         self._host_number: int | None = None
 
     def link(self, command: str, **request: Any) -> list[Any]:
-        """Make a request on links, and return what answers it.
+        """Make a request on links, and return the answers.
 
-        :param request: as pyroute2's IPRoute.link takes it.
-        :raises OSError: as the kernel refuses it.
+        :param request: arguments of pyroute2's IPRoute.link.
+        :raises OSError: if the kernel refuses.
         """
         with rtnetlink.refused():
             return list(self.route.link(command, **request))
 
     def host_number(self) -> int | None:
-        """Return which number the caller's namespace has in it, if any."""
+        """Return the number of the caller's namespace in it, if any."""
         if self._host_number is None and self.descriptor is not None:
             with namespaces.opened(None) as own, rtnetlink.refused():
                 self._host_number = rtnetlink.number(self.route, own)
         return self._host_number
 
     def all(self) -> list[Link]:
-        """Return all links of the namespace, of another's no loopback."""
+        """Return all links; those of another namespace without loopback."""
         with rtnetlink.refused():
             found = rtnetlink.links(self.route)
         if self.name is not None:
@@ -81,11 +81,11 @@ class NamespaceLinks:
         return links
 
     def find(self, name: str) -> Link | None:
-        """Return the link of a name, None if there is none."""
+        """Return a link by its name; None if there is none."""
         return self._found(name, ifname=name)
 
     def at(self, index: int) -> Link | None:
-        """Return the link of an index, None if there is none."""
+        """Return a link by its index; None if there is none."""
         return self._found(str(index), index=index)
 
     def _found(self, device: str, **request: Any) -> Link | None:
@@ -108,10 +108,10 @@ def opened(
     """Open a namespace for requests.
 
     :param name: None for the caller's own.
-    :param known: which one it has to be. If the name is another's by now, or
-        nobody's, it is looked for wherever it is to be found.
-    :param path: of its file, where that is known.
-    :raises NoSuchNamespace: if there is none of the name, or it has ended.
+    :param known: identity that it has to have. If the name is no longer its
+        own, it is looked for under all others.
+    :param path: path of its file, if known.
+    :raises NoSuchNamespace: if no namespace has the name, or it has ended.
     """
     if name is None and known is None:
         with rtnetlink.conversation() as route:
@@ -133,7 +133,7 @@ def opened(
 def _open(
     name: str, known: Identity | None, path: str | None
 ) -> tuple[str, int]:
-    """Return what a namespace is called now, and its descriptor."""
+    """Return the present name of a namespace, and its descriptor."""
     try:
         if path is None:
             there = namespaces.descriptor(name)
@@ -179,9 +179,9 @@ def one(found: Sequence[Link], name: str) -> Link:
 
 
 def verify(link: Link, expected: Mapping[str, object]) -> None:
-    """Compare what was read with what was requested and is not None.
+    """Compare a link with the requested values that are not None.
 
-    :param expected: fields of the link.
+    :param expected: values by field of the link.
     :raises NotVerified: for the first that differs.
     """
     for key, value in expected.items():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Network namespaces: found, compared by identity, and entered.
+"""Network namespaces: search, comparison by identity, and entry.
 
-One is entered in one way: a thread that was made for it goes there, does its
-work and ends. It never comes back, so nothing can be stranded in a tenant's
-namespace. (A child process, as pyroute2's ``NetNS`` makes, takes 10 ms.)
+There is one way to enter one: a new thread goes there, does its work and ends.
+It never comes back, so nothing can be stranded in a tenant's namespace. (A
+child process, as pyroute2's ``NetNS`` makes, takes 10 ms.)
 """
 
 import contextlib
@@ -31,14 +31,14 @@ from sriov_rt.parse.errors import ParseError
 
 _T = TypeVar("_T")
 
-#: Where ip-netns(8) keeps the names.
+#: Directory in which ip-netns(8) keeps the names.
 NAMES = "/run/netns"
 PROC = "/proc"
 
 #: PID_MAX_LIMIT of a 64-bit kernel (include/linux/threads.h).
 MAX_PID = 4 * 1024 * 1024
 
-#: Before the process id of a namespace that has no name.
+#: Prefix of the process id of a namespace that has no name.
 PID = "pid:"
 
 _NAMESPACE = re.compile(r"[A-Za-z0-9._@+-]{1,255}")
@@ -49,27 +49,27 @@ OWN = "/proc/thread-self/ns/net"
 #: include/uapi/linux/sched.h.
 CLONE_NEWNET = 0x40000000
 
-#: include/uapi/asm-generic/socket.h; the socket module has none of it.
+#: include/uapi/asm-generic/socket.h; the socket module lacks it.
 SO_NETNS_COOKIE = 71
 
-#: How a link to a network namespace and to a socket begins, in /proc/PID/fd,
-#: and how the file ends by which a tap is made, which is one, too.
+#: Prefixes of links to network namespaces and to sockets in /proc/PID/fd, and
+#: suffix of the file that makes a tap, which is a socket, too.
 _NSFS = "net:["
 _SOCKET = "socket:["
 _TUN = "/tun"
 
-#: At most so many namespaces are found, those with names first.
+#: The most namespaces that are found, those with names first.
 MAX_FOUND = 16384
 
-#: How long descriptors are looked at, in seconds of the CPU, some microseconds
-#: each: anybody can have very many. What is not found by then is unseen.
+#: CPU time for the inspection of descriptors, s, at some microseconds each:
+#: anybody can have very many. What is not found by then is unseen.
 LOOK_S = 2.0
 
 #: Fields of a line of /proc/PID/mountinfo, and the most bytes that are read.
 _ROOT, _POINT = 3, 4
 MAX_MOUNTS = 1024 * 1024
 
-#: Seconds for a look into namespaces: those of 10,000 take some.
+#: Seconds for a look into namespaces: 10,000 of them take some.
 LIMIT_S = 120.0
 
 #: include/uapi/linux/nsfs.h.
@@ -78,7 +78,7 @@ NS_GET_NSTYPE = 0xB703
 #: include/uapi/asm-generic/sockios.h: a descriptor of a socket's namespace.
 SIOCGSKNS = 0x894C
 
-#: arch/*/entry/syscalls: the same number on every architecture.
+#: arch/*/entry/syscalls: the same number on all architectures.
 _PIDFD_GETFD = 438
 
 
@@ -86,9 +86,9 @@ _PIDFD_GETFD = 438
 class Identity:
     """Identity of a namespace: the inode of its nsfs file.
 
-    :param cookie: what the kernel gives to no other until it is booted again
-        (SO_NETNS_COOKIE, Linux 5.14): a namespace that is made when another
-        has ended may get its inode. 0 if it is not known.
+    :param cookie: number that the kernel gives to no other namespace until its
+        next boot (SO_NETNS_COOKIE, Linux 5.14): a new namespace may get the
+        inode of one that has ended. 0 if it is unknown.
     """
 
     device: int
@@ -96,12 +96,12 @@ class Identity:
     cookie: int = dataclasses.field(default=0, compare=False)
 
     def is_now(self, cookie: int) -> bool:
-        """Return whether a namespace of its inode is not another one."""
+        """Return whether a namespace with its inode may be the same one."""
         return not self.cookie or not cookie or self.cookie == cookie
 
 
 class _Kept:
-    """Descriptor that is closed with the last who has it."""
+    """Descriptor that is closed with its last reference."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -113,9 +113,9 @@ class _Kept:
 class Namespace(NamedTuple):
     """A namespace other than the caller's.
 
-    :param name: in /run/netns, or ``pid:N`` of a process in it; of one that
-        a thread is in or a descriptor holds open, ``pid:N`` of that process.
-    :param kept: its descriptor, where its file is that alone.
+    :param name: name in /run/netns, or ``pid:N`` of a process in it, with a
+        thread in it, or with a descriptor that holds it open.
+    :param kept: its descriptor, if there is no other file of it.
     """
 
     name: str
@@ -124,12 +124,12 @@ class Namespace(NamedTuple):
     kept: _Kept | None = None
 
 
-# The names that a host has are asked for at each look at it.
+# The names of a host are parsed at each look at it.
 @functools.lru_cache(maxsize=1024)
 def parse(text: str) -> str:
-    """Return a namespace's name, or ``pid:N``, if it can be one.
+    """Return the name of a namespace, or ``pid:N``, if it is valid.
 
-    :raises ParseError: if it cannot.
+    :raises ParseError: if it is not valid.
     """
     if text.startswith(PID):
         number = numbers.parse_int(
@@ -146,7 +146,7 @@ def parse(text: str) -> str:
 
 
 def path(name: str) -> pathlib.Path:
-    """Return the file that is a namespace.
+    """Return the file of a namespace.
 
     :param name: one in /run/netns, or ``pid:N``.
     :raises NoSuchNamespace: if no namespace can have that name.
@@ -155,7 +155,7 @@ def path(name: str) -> pathlib.Path:
 
 
 def _path(name: str) -> str:
-    # Each plug asks some times, and pathlib takes as long as the kernel.
+    # Each plug calls it several times; pathlib takes as long as the kernel.
     try:
         name = parse(name)
     except ParseError as error:
@@ -170,8 +170,8 @@ def opened(name: str | None) -> Iterator[int]:
     """Open a namespace and yield its descriptor.
 
     :param name: as in :func:`path`; None for the calling thread's own.
-    :raises NoSuchNamespace: if there is none of the name.
-    :raises NotPermitted: if the caller may not look into the process.
+    :raises NoSuchNamespace: if no namespace has the name.
+    :raises NotPermitted: if the caller may not inspect the process.
     """
     found = descriptor(name)
     try:
@@ -183,7 +183,7 @@ def opened(name: str | None) -> Iterator[int]:
 def descriptor(name: str | None) -> int:
     """Return the descriptor of a namespace, which the caller closes.
 
-    :raises NoSuchNamespace: and NotPermitted, as :func:`opened` does.
+    :raises NoSuchNamespace: or NotPermitted, as :func:`opened` does.
     """
     where = _path(name) if name else OWN
     return open_file(where, name or where)
@@ -192,7 +192,7 @@ def descriptor(name: str | None) -> int:
 def open_file(where: str, label: str) -> int:
     """Return the descriptor of a namespace's file, which the caller closes.
 
-    :raises NoSuchNamespace: and NotPermitted, as :func:`opened` does.
+    :raises NoSuchNamespace: or NotPermitted, as :func:`opened` does.
     """
     try:
         found = os.open(where, os.O_RDONLY | os.O_CLOEXEC)
@@ -213,20 +213,20 @@ def _is_network(descriptor: int) -> bool:
     try:
         return fcntl.ioctl(descriptor, NS_GET_NSTYPE) == CLONE_NEWNET
     except OSError as error:
-        # Not a file of nsfs: left over from an 'ip netns add' that failed.
+        # Not a file of nsfs: it remains of an 'ip netns add' that failed.
         if error.errno in (errno.ENOTTY, errno.EINVAL):
             return False
         raise
 
 
 def identity(descriptor: int) -> Identity:
-    """Return which namespace a descriptor is of."""
+    """Return the identity of a descriptor's namespace."""
     found = os.fstat(descriptor)
     return Identity(found.st_dev, found.st_ino)
 
 
 def cookie(opened: socket.socket) -> int:
-    """Return the cookie of a socket's namespace; 0 where there is none."""
+    """Return the cookie of a socket's namespace; 0 if there is none."""
     try:
         found = opened.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8)
     except OSError:
@@ -241,10 +241,10 @@ def own_cookie() -> int:
 
 
 def inside(descriptor: int, action: Callable[[], _T]) -> _T:
-    """Return what a function returns in a thread that enters a namespace.
+    """Call a function in a thread in a namespace; return its result.
 
-    :raises OSError: if the namespace cannot be entered; and whatever else
-        the function raises.
+    :raises OSError: if the namespace cannot be entered.
+    :raises BaseException: any other error of the function.
     """
 
     def visit() -> _T:
@@ -255,12 +255,12 @@ def inside(descriptor: int, action: Callable[[], _T]) -> _T:
 
 
 def in_thread(action: Callable[[], _T]) -> _T:
-    """Return what a function returns in a thread that ends with it.
+    """Call a function in a thread of its own; return its result.
 
-    It may enter namespaces.
+    The function may enter namespaces.
 
     :raises TimeoutError: if it does not end within :data:`LIMIT_S`.
-    :raises BaseException: what the function raises.
+    :raises BaseException: any error of the function.
     """
     try:
         return deadline.Call("look into a namespace", action).result(LIMIT_S)
@@ -269,7 +269,7 @@ def in_thread(action: Callable[[], _T]) -> _T:
 
 
 def enter(descriptor: int) -> None:
-    """Move the calling thread; os.setns comes with Python 3.12 only.
+    """Move the calling thread; os.setns needs Python 3.12.
 
     :raises OSError: if the namespace cannot be entered.
     """
@@ -280,14 +280,14 @@ def enter(descriptor: int) -> None:
 
 @functools.cache
 def _setns() -> Callable[[int, int], int]:
-    # The program's own symbols: no library has to be found.
+    # Symbols of the program itself, so no library has to be found.
     return ctypes.CDLL(None, use_errno=True).setns
 
 
 def call(number: int, *arguments: object) -> int:
     """Make a system call that Python has no function for.
 
-    :raises OSError: as the kernel refuses it.
+    :raises OSError: if the kernel refuses.
     """
     found = _syscall()(number, *arguments)
     if found < 0:
@@ -304,9 +304,9 @@ def _syscall() -> Callable[..., int]:
 def others(own: Identity, *, thorough: bool = False) -> Iterator[Namespace]:
     """Yield each namespace but one's own once, those with a name first.
 
-    :param own: which one is left out.
-    :param thorough: those too that no process is in, but a thread, or that
-        a process holds open by a descriptor or a socket; that takes a look at
+    :param own: identity of the one to leave out.
+    :param thorough: whether to include those without a process in them, which
+        a thread is in, or a descriptor or socket holds open; that inspects
         every descriptor of the host.
     """
     seen = {own}
@@ -316,7 +316,7 @@ def others(own: Identity, *, thorough: bool = False) -> Iterator[Namespace]:
         try:
             found = os.stat(where)  # noqa: PTH116
         except OSError:
-            # The process has ended, or is none of ours to look at.
+            # The process has ended, or may not be inspected.
             continue
         each = Identity(found.st_dev, found.st_ino)
         if each not in seen:
@@ -325,7 +325,7 @@ def others(own: Identity, *, thorough: bool = False) -> Iterator[Namespace]:
 
 
 def find(expected: Identity) -> Namespace | None:
-    """Return a namespace wherever it is to be found; None if it is not."""
+    """Return a namespace under any name; None if it is not found."""
     own = identity_of(None)
     for each in others(own, thorough=True):
         if each.identity == expected and _is_it(each, expected):
@@ -347,9 +347,9 @@ def _is_it(found: Namespace, expected: Identity) -> bool:
 
 
 def identity_of(name: str | None) -> Identity:
-    """Return which namespace a name is of; None for the calling thread's.
+    """Return the identity of a namespace; None for the calling thread's.
 
-    :raises NoSuchNamespace: and NotPermitted, as :func:`opened` does.
+    :raises NoSuchNamespace: or NotPermitted, as :func:`opened` does.
     """
     with opened(name) as found:
         return identity(found)
@@ -357,7 +357,7 @@ def identity_of(name: str | None) -> Identity:
 
 def _candidates(*, thorough: bool) -> Iterator[tuple[str, str, _Kept | None]]:
     for name in _listed(NAMES):
-        # By another name nobody could ask for it.
+        # Nobody could request it under another name.
         if _is_name(name):
             yield name, f"{NAMES}/{name}", None
     pids = sorted(int(each) for each in _listed(PROC) if each.isdecimal())
@@ -386,7 +386,7 @@ def _descriptors(pids: list[int]) -> Iterator[tuple[str, str, _Kept | None]]:
             if link.startswith(_NSFS):
                 yield f"{PID}{pid}", where, None
             elif link.startswith(_SOCKET):
-                # Other processes may have the same one.
+                # Other processes may have the same socket.
                 sockets[link] = pid, int(number)
             elif link.endswith(_TUN):
                 sockets[where] = pid, int(number)
@@ -400,14 +400,14 @@ def _descriptors(pids: list[int]) -> Iterator[tuple[str, str, _Kept | None]]:
 
 
 def _of_socket(pid: int, number: int) -> _Kept | None:
-    """Return the namespace of a socket of a process, which it may alone keep.
+    """Return the namespace of a process's socket, which may alone keep it.
 
-    A socket keeps its namespace (sk_alloc in net/core/sock.c), and so does a
-    tap's that was opened in it (tun_chr_open in drivers/net/tun.c). Both
-    report it, from Linux 4.10 on; to ask, we have it too for as long, by
+    A socket keeps its namespace (sk_alloc in net/core/sock.c), and so does
+    that of a tap that was opened in it (tun_chr_open in drivers/net/tun.c).
+    Both report it since Linux 4.10; for the request we share the socket, by
     pidfd_getfd(2), Linux 5.6.
 
-    :returns: None where it is gone, or none of ours to look at.
+    :returns: None if it is gone, or may not be inspected.
     """
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         process = os.pidfd_open(pid)
@@ -419,10 +419,10 @@ def _of_socket(pid: int, number: int) -> _Kept | None:
 
 
 def _mounted(pids: list[int]) -> Iterator[tuple[str, str]]:
-    """Yield the namespaces that are mounted, in any mount namespace.
+    """Yield the namespaces that are mounted in any mount namespace.
 
-    As ip-netns(8), container engines and tests of ours mount theirs; no
-    process has to be in one.
+    ip-netns(8), container engines and our tests mount theirs; no process has
+    to be in one.
     """
     seen = set()
     for pid in pids:
@@ -438,7 +438,8 @@ def _mounted(pids: list[int]) -> Iterator[tuple[str, str]]:
             except OSError:
                 continue
             for line in lines:
-                # proc_pid_mountinfo(5): the root and the mount point.
+                # Fields of proc_pid_mountinfo(5): the root and the mount
+                # point.
                 parts = line.split(b" ")
                 if len(parts) > _POINT and parts[_ROOT].startswith(b"net:["):
                     point = os.fsdecode(_unescaped(parts[_POINT]))
@@ -446,7 +447,7 @@ def _mounted(pids: list[int]) -> Iterator[tuple[str, str]]:
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Return a path as seq_path of the kernel has escaped it."""
+    """Return a path that the kernel's seq_path has escaped."""
     for code, char in ((b"040", b" "), (b"011", b"\t"), (b"012", b"\n")):
         text = text.replace(b"\\" + code, char)
     return text.replace(b"\\134", b"\\")
@@ -473,7 +474,7 @@ def _listed(directory: str) -> list[str]:
     try:
         return sorted(os.listdir(directory))  # noqa: PTH208
     except OSError as error:
-        # A process has ended, or is none of ours to look at.
+        # A process has ended, or may not be inspected.
         if error.errno in (errno.ENOENT, errno.ESRCH, errno.EACCES):
             return []
         raise

@@ -2,12 +2,12 @@
 
 """The kernel's rtnetlink, over pyroute2 0.8 and 0.9.
 
-A conversation has a socket of its own, which is closed by the thread that
-talks: pyroute2 0.9 has an event loop and a socket for each thread. It is in no
-multicast group, whose messages would pile up in it.
+A conversation has its own socket, which the same thread closes: pyroute2 0.9
+has an event loop and a socket for each thread. It joins no multicast group,
+whose messages would pile up in it.
 
-pyroute2 is imported when the first conversation begins: it takes longer to
-import than most programs of ours take to end.
+pyroute2 is imported at the first conversation: importing it takes longer than
+most of our programs run.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from collections.abc import Mapping
 from typing import Any
 from typing import TypeVar
 
-#: The indices that interfaces of ours get: more than a kernel counts up to by
-#: itself, and with seven digits for what keeps them in few bytes.
+#: Indices of our interfaces: higher than a kernel counts by itself, and of
+#: seven digits, as some fields for them are short.
 FIRST_INDEX = 1_000_000
 INDICES = 8_000_000
 
-#: RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h). Without
-#: the counters a VF takes 200 bytes and not 320.
+#: RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h). Without the
+#: counters a VF takes 200 bytes instead of 320.
 VFS_ONLY = 1 | 8
 
 #: RTEXT_FILTER_VF alone.
@@ -43,21 +43,21 @@ IFF_LOOPBACK = 0x8
 IFF_PROMISC = 0x100
 IFF_ALLMULTI = 0x200
 
-#: How often a dump is requested that changes while it is given.
+#: How often a dump is requested that changes while it is read.
 MAX_DUMPS = 8
 
 #: NETNSA_NSID_NOT_ASSIGNED as pyroute2 reads it.
 _NOT_ASSIGNED = 0xFFFFFFFF
 
-#: include/uapi/linux/netlink.h; the socket module has none of them.
+#: include/uapi/linux/netlink.h; the socket module lacks them.
 SOL_NETLINK = 270
 NETLINK_EXT_ACK = 11
 
-#: struct timeval: how long the kernel's answer may take. It comes before the
-#: request has been sent, unless it got lost.
+#: struct timeval: time limit of the kernel's answer. It is there once the
+#: request is sent, unless it got lost.
 _LIMIT = struct.pack("@ll", 60, 0)
 
-#: Of struct ifla_vf_vlan_info (linux/if_link.h); see :func:`_pad`.
+#: Field of struct ifla_vf_vlan_info (linux/if_link.h); see :func:`_pad`.
 _PADDING = ("padding", "H")
 
 #: A conversation: pyroute2's IPRoute, which has no types.
@@ -69,12 +69,12 @@ T = TypeVar("T")
 def open_socket() -> socket.socket:
     """Return a socket in the calling thread's network namespace.
 
-    It is connected to the kernel: what another process of its namespace sends
-    to it is refused (netlink_getsockbyportid in net/netlink/af_netlink.c).
+    It is connected to the kernel: messages of other processes in its namespace
+    are refused (netlink_getsockbyportid in net/netlink/af_netlink.c).
 
-    :raises OSError: where a sandbox gives none.
+    :raises OSError: if a sandbox refuses it.
     """
-    # Of the type that pyroute2 0.9 takes.
+    # The type that pyroute2 0.9 requires.
     opened = socket.socket(
         socket.AF_NETLINK,
         socket.SOCK_DGRAM | socket.SOCK_CLOEXEC,
@@ -82,7 +82,7 @@ def open_socket() -> socket.socket:
     )
     try:
         opened.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
-        # Not settimeout(), which is of this object and not of the socket.
+        # Not settimeout(), which applies to this object, not to the socket.
         for each in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             opened.setsockopt(socket.SOL_SOCKET, each, _LIMIT)
         opened.connect((0, 0))
@@ -98,9 +98,9 @@ def conversation(
 ) -> Iterator[Route]:
     """Talk to the kernel of a network namespace.
 
-    :param opened: by :func:`open_socket`, in that namespace; it is closed.
-        None for the calling thread's.
-    :raises OSError: for what the kernel refuses; see :func:`refusal`.
+    :param opened: socket of :func:`open_socket` in that namespace, which is
+        closed; None for the calling thread's namespace.
+    :raises OSError: if the kernel refuses; see :func:`refusal`.
     """
     import pyroute2
 
@@ -117,8 +117,8 @@ def conversation(
 def _take_busy_for_an_answer(route: Route) -> None:
     """Raise EBUSY at once, as an OSError.
 
-    pyroute2 0.8 takes it for no answer where it is a NetlinkError, and
-    requests the same again for 9 s (nlm_request in netlink/nlsocket.py).
+    pyroute2 0.8 takes it for no answer if it is a NetlinkError, and repeats
+    the request for 9 s (nlm_request in netlink/nlsocket.py).
     """
     import pyroute2
 
@@ -138,7 +138,8 @@ def _take_busy_for_an_answer(route: Route) -> None:
 def _pad() -> None:
     """Add the padding of struct ifla_vf_vlan_info, which pyroute2 leaves out.
 
-    Shorter is EINVAL (do_setvfinfo in net/core/rtnetlink.c).
+    Without it the kernel returns EINVAL (do_setvfinfo in
+    net/core/rtnetlink.c).
     """
     from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
@@ -149,7 +150,7 @@ def _pad() -> None:
 
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
-    """Raise what the kernel refuses as an OSError; see :func:`refusal`."""
+    """Translate an error of the kernel to an OSError; see :func:`refusal`."""
     import pyroute2
 
     try:
@@ -159,11 +160,11 @@ def refused() -> Iterator[None]:
 
 
 def refusal(error: Exception) -> OSError:
-    """Return what the kernel refused, with its errno and its own words.
+    """Return an error of the kernel, with its errno and its message.
 
-    A dump that changed while it was given has EINTR.
+    A dump that changed while it was read has EINTR.
 
-    :param error: a NetlinkError of pyroute2's.
+    :param error: a NetlinkError of pyroute2.
     """
     code, words = error.args
     return OSError(code if code > 0 else errno.EINTR, words)
@@ -172,7 +173,7 @@ def refusal(error: Exception) -> OSError:
 def flags(states: Mapping[int, bool | None]) -> dict[str, int]:
     """Return flags of an interface as IPRoute.link takes them.
 
-    :param states: IFF_* to whether it is to be set; None leaves it.
+    :param states: whether to set each IFF_*; None leaves it alone.
     """
     changed = {flag: on for flag, on in states.items() if on is not None}
     return {
@@ -181,14 +182,14 @@ def flags(states: Mapping[int, bool | None]) -> dict[str, int]:
     }
 
 
-#: How the name of an interface begins that asks whether its parent is idle.
+#: Prefix of the name of an interface that tests if its parent is idle.
 PROBE = "srtq"
 
 
 def index_of(interface: str) -> int:
     """Return the index of an interface.
 
-    :raises OSError: ENODEV if there is none; the C library gives no errno.
+    :raises OSError: ENODEV if there is none; the C library sets no errno.
     """
     try:
         return socket.if_nametoindex(interface)
@@ -198,22 +199,22 @@ def index_of(interface: str) -> int:
 
 
 def choose_index() -> int:
-    """Return an index that nobody else's interface has but by chance."""
+    """Return an index that another interface has only by chance."""
     return FIRST_INDEX + secrets.randbelow(INDICES)
 
 
 def is_idle(interface: str) -> bool | None:
     """Return whether no macvlan, ipvlan, bridge or bond has an interface.
 
-    In whatever namespace it is: sysfs shows those of one's own, and those of
-    a namespace without a name or a process can be listed nowhere. A macvlan
-    in passthru mode can be made only where nothing else is (EINVAL for
-    another macvlan, EBUSY for the rest: macvlan_common_newlink and
-    netdev_rx_handler_register). It is never up, so that its parent notices
-    nothing, and it is deleted at once.
+    This counts any namespace: sysfs shows only one's own, and a namespace
+    without a name or a process is listed nowhere. A macvlan in passthru mode
+    can only be made if nothing else is there (EINVAL for another macvlan,
+    EBUSY for the rest: macvlan_common_newlink and netdev_rx_handler_register).
+    It is never up, so that its parent notices nothing, and it is deleted at
+    once.
 
     :returns: None if this kernel has no macvlan.
-    :raises OSError: as the kernel refuses it; ENODEV for no such interface.
+    :raises OSError: if the kernel refuses; ENODEV for no such interface.
     """
     parent, index = index_of(interface), choose_index()
     with conversation() as route:
@@ -240,9 +241,9 @@ def is_idle(interface: str) -> bool | None:
 def links(route: Route) -> list[Any]:
     """Return the messages of all links of a conversation's namespace.
 
-    :raises OSError: EINTR if they never stand still.
+    :raises OSError: EINTR if they keep changing.
     """
-    # Without the match, what is asked for would be taken for a filter.
+    # Without the match, pyroute2 would filter by the request's arguments.
     return _whole(
         lambda: list(
             route.link("dump", match=lambda _: True, ext_mask=SKIP_STATS)
@@ -251,9 +252,9 @@ def links(route: Route) -> list[Any]:
 
 
 def number(route: Route, descriptor: int) -> int | None:
-    """Return the number of another namespace in a conversation's, if any.
+    """Return a namespace's number in that of a conversation, if any.
 
-    :param descriptor: of that namespace.
+    :param descriptor: descriptor of the namespace.
     """
     found = route.get_netnsid(fd=descriptor)
     number = found["nsid"] if found else _NOT_ASSIGNED
@@ -261,7 +262,7 @@ def number(route: Route, descriptor: int) -> int | None:
 
 
 def _whole(dump: Callable[[], T]) -> T:
-    """Return a dump that did not change while it was given."""
+    """Return a dump that did not change while it was read."""
     import pyroute2
 
     for _ in range(MAX_DUMPS - 1):

@@ -28,20 +28,20 @@ _MAX_DEV = 16
 
 
 def node(index: int) -> pathlib.Path:
-    """Return where the device node of a macvtap is.
+    """Return the path of a macvtap's device node.
 
-    :param index: of the interface (macvtap_device_event in
+    :param index: index of the interface (macvtap_device_event in
         drivers/net/macvtap.c names the node after it).
     """
     return DEV / f"tap{index}"
 
 
 def ensure(name: str, index: int) -> pathlib.Path:
-    """Make the device node of a macvtap, where devtmpfs or udev has not.
+    """Make the device node of a macvtap if devtmpfs or udev has not.
 
-    A node of the name that is left over from another interface goes.
+    A node that is left over from another interface is replaced.
 
-    :param name: of the macvtap, in the caller's namespace.
+    :param name: name of the macvtap, in the caller's namespace.
     :raises LinkError: if the node cannot be made.
     """
     number = _number(name, index)
@@ -50,7 +50,7 @@ def ensure(name: str, index: int) -> pathlib.Path:
         if _is(place, number):
             return place
         place.unlink(missing_ok=True)
-        # Only its owner opens it, as with udev's rules.
+        # Only its owner can open it, as with udev's rules.
         os.mknod(place, stat.S_IFCHR | stat.S_IRUSR | stat.S_IWUSR, number)
     except FileExistsError:
         if not _is(place, number):
@@ -64,11 +64,11 @@ def ensure(name: str, index: int) -> pathlib.Path:
 
 @contextlib.contextmanager
 def leaving(name: str, index: int) -> Iterator[None]:
-    """Remove the device node of a macvtap that is deleted meanwhile.
+    """Remove the device node of a macvtap that is deleted in the block.
 
-    devtmpfs removes its nodes by itself; those of :func:`ensure` would stay.
+    devtmpfs removes its own nodes; those of :func:`ensure` would stay.
 
-    :param name: of the macvtap, in the caller's namespace.
+    :param name: name of the macvtap, in the caller's namespace.
     """
     try:
         number = _number(name, index)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rates of an interface by tc: what leaves by HTB, what comes in policed.
+"""Rates of an interface by tc: HTB for egress, a policer for ingress.
 
-The classes are those of CERN's LXC on SR-IOV: ``1:`` and by default ``1:11``
-below ``1:1``.
+The classes are those of CERN's LXC on SR-IOV: ``1:``, and ``1:11`` below
+``1:1`` by default.
 """
 
 import contextlib
@@ -28,26 +28,26 @@ INGRESS = 0xFFFF0000
 #: include/uapi/linux/if_ether.h.
 ETH_P_ALL = 3
 
-#: A policer drops what is longer than its burst or its MTU at once. What
-#: comes in may be several packets merged to 64 KiB (GRO_LEGACY_MAX_SIZE in
+#: A policer immediately drops packets longer than its burst or its MTU.
+#: Incoming packets may be merged to 64 KiB (GRO_LEGACY_MAX_SIZE in
 #: include/linux/netdevice.h); 50 ms of the rate let TCP reach it.
 MERGED = 128 * 1024
 BURST_S = 0.05
 
-#: The greatest rate of 32 bits, which is all that pyroute2's policer takes.
+#: The highest rate in 32 bits, which is all that pyroute2's policer takes.
 MAX_IN_KBPS = 0xFFFFFFFF * 8 // 1000
 
-#: What the kernel says to the removal of what is not there: no such qdisc,
-#: the default one (whose handle is 0), or one of another kind or handle.
+#: Errors for the removal of something absent: no such qdisc, the default one
+#: (whose handle is 0), or one of another kind or handle.
 _NOT_OURS = (errno.ENOENT, errno.EINVAL)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """Rates of one subinterface, kept by tc.
+    """Rates of a subinterface, kept by tc.
 
-    :param out_kbps: what leaves it, kbit/s; None is no limit.
-    :param in_kbps: what it receives, likewise.
+    :param out_kbps: limit of what it sends, kbit/s; None for no limit.
+    :param in_kbps: limit of what it receives, likewise.
     """
 
     out_kbps: int | None = None
@@ -58,12 +58,11 @@ UNLIMITED = Limits()
 
 
 def apply(route: Route, link: Link, limits: Limits) -> None:
-    """Set the rates of an interface, or remove those that were set.
+    """Set the rates of an interface, or remove the former ones.
 
-    :param route: in the namespace of the interface.
-    :raises Unsupported: where the kernel has not what it takes; no limit is
-        left then.
-    :raises NotVerified: if a rate reads back as another.
+    :param route: conversation in the namespace of the interface.
+    :raises Unsupported: if the kernel lacks a module; then no limit is left.
+    :raises NotVerified: if another rate is read back.
     """
     _remove(route, link)
     try:
@@ -77,7 +76,7 @@ def apply(route: Route, link: Link, limits: Limits) -> None:
 
 
 def read(route: Route, link: Link) -> Limits:
-    """Return the rates of an interface, as the kernel has them."""
+    """Return the rates of an interface, as the kernel shows them."""
     return Limits(_read_out(route, link), _read_in(route, link))
 
 
@@ -97,7 +96,7 @@ def _remove(route: Route, link: Link) -> None:
 
 def _shape(route: Route, link: Link, kbps: int) -> None:
     index = link.index
-    # An integer is in bytes a second, as in the kernel.
+    # An integer is in bytes per second, as in the kernel.
     rate = kbps * 125
     with _named(link, f"limit what leaves to {kbps} kbit/s"):
         route.tc("add", "htb", index, HTB, default=HTB_DEFAULT & 0xFFFF)
@@ -169,7 +168,7 @@ def _verify(link: Link, what: str, requested: int, found: int | None) -> None:
 
 @contextlib.contextmanager
 def _named(link: Link, what: str) -> Iterator[None]:
-    """Raise what the kernel refuses as the error of an interface."""
+    """Translate an error of the kernel to an error of an interface."""
     try:
         with rtnetlink.refused():
             yield

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-#: What a driver that does not report spoofchk, trust or rss_query leaves
-#: there: -1 (rtnl_fill_vfinfo in net/core/rtnetlink.c).
+#: Value that a driver leaves if it does not report spoofchk, trust or
+#: rss_query: -1 (rtnl_fill_vfinfo in net/core/rtnetlink.c).
 UNREPORTED = 0xFFFFFFFF
 
 
@@ -33,18 +33,18 @@ class VlanProtocol(enum.StrEnum):
 class VfSettings:
     """Attributes of a VF; None leaves one alone, or could not be read.
 
-    The first are set through the PF (``ip link set PF vf N …``), those from
+    The first are set through the PF (``ip link set PF vf N …``); those from
     ``mtu`` on belong to the VF's own interface or PCI device.
 
-    :param mac: the administrative MAC, lower case; zeros are none.
-    :param vlan: 0 is none, to 4094.
-    :param qos: the VLAN's priority, 0 to 7.
-    :param min_tx_rate: Mbit/s, 0 is none.
-    :param max_tx_rate: Mbit/s, 0 is none.
+    :param mac: administrative MAC, lower case; zeros for none.
+    :param vlan: 0 to 4094; 0 for none.
+    :param qos: priority of the VLAN, 0 to 7.
+    :param min_tx_rate: Mbit/s, 0 for none.
+    :param max_tx_rate: Mbit/s, 0 for none.
     :param query_rss: whether the VF may read its RSS configuration.
     :param mtu: bytes.
     :param promisc: whether the VF's interface was set promiscuous.
-    :param driver: name of the PCI driver to be bound to.
+    :param driver: name of the PCI driver to bind.
     """
 
     mac: str | None = None
@@ -68,7 +68,7 @@ def changed(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield name, value and desired value of attributes that differ.
 
-    What is not desired, or the kernel does not tell, cannot be compared.
+    Attributes that are not desired or not reported cannot be compared.
     """
     for field in dataclasses.fields(VfSettings):
         is_, to_be = getattr(now, field.name), getattr(desired, field.name)
@@ -89,14 +89,14 @@ _PROTOCOLS = types.MappingProxyType(
 )
 _LINK_STATES = (LinkState.AUTO, LinkState.ENABLE, LinkState.DISABLE)
 
-#: A netlink attribute, as pyroute2 has it: its name and its value.
+#: A netlink attribute in pyroute2: its name and its value.
 Pair = tuple[str, Any]
 
 
 def encode(index: int, settings: VfSettings) -> Iterator[Pair]:
     """Yield the attributes that set a VF.
 
-    :param index: its number on its PF.
+    :param index: number of the VF on its PF.
     """
     if settings.mac is not None:
         yield "IFLA_VF_MAC", {"vf": index, "mac": settings.mac}
@@ -123,9 +123,9 @@ def encode(index: int, settings: VfSettings) -> Iterator[Pair]:
 
 
 def _vlan(index: int, settings: VfSettings) -> Pair:
-    """Return IFLA_VF_VLAN, or the newer list where the tag is 802.1ad.
+    """Return IFLA_VF_VLAN, or the newer list if the tag is 802.1ad.
 
-    Older drivers take the first alone.
+    Older drivers accept only the first.
     """
     plain = {"vf": index, "vlan": settings.vlan, "qos": settings.qos or 0}
     if settings.vlan_protocol is not VlanProtocol.AD:
@@ -137,7 +137,7 @@ def _vlan(index: int, settings: VfSettings) -> Pair:
 def decode(link: Any) -> Mapping[int, VfSettings]:
     """Return the VFs of a link.
 
-    :param link: as pyroute2 has it.
+    :param link: message of pyroute2.
     """
     found = {}
     listed = link.get_attr("IFLA_VFINFO_LIST")
@@ -149,12 +149,12 @@ def decode(link: Any) -> Mapping[int, VfSettings]:
 
 
 def counters(link: Any) -> Mapping[int, Mapping[str, int]]:
-    """Return what a PF has counted of each VF, IFLA_VF_STATS by their names.
+    """Return a PF's counters of each VF, IFLA_VF_STATS by their names.
 
-    A driver without ndo_get_vf_stats has zeros there (rtnl_fill_vfinfo in
+    A driver without ndo_get_vf_stats leaves zeros (rtnl_fill_vfinfo in
     net/core/rtnetlink.c).
 
-    :param link: as pyroute2 has it.
+    :param link: message of pyroute2.
     """
     found = {}
     listed = link.get_attr("IFLA_VFINFO_LIST")
@@ -192,7 +192,7 @@ def _settings(mac: str, info: Any) -> VfSettings:
 def _value(info: Any, name: str, field: str = "") -> int | None:
     """Return a number of an attribute; None if the driver does not report it.
 
-    :param field: which of them; the one of the attribute's own name if empty.
+    :param field: name of the number; empty for the attribute's own name.
     """
     found = info.get_attr(f"IFLA_VF_{name}")
     return None if found is None else int(found[field or name.lower()])

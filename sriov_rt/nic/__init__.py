@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""VFs and their PFs: families of NICs, settings, reset and provision."""
+"""VFs and their PFs: NIC families, settings, resets and provisioning."""

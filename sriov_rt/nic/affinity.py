@@ -3,9 +3,9 @@
 """Keeping off the CPU that serves a PF's mailbox.
 
 igbvf waits for the PF's answer with bottom halves off (igbvf_probe holds
-mbx_lock in drivers/net/ethernet/intel/igbvf). On PREEMPT_RT the thread of
-the PF's mailbox interrupt cannot run on that CPU meanwhile: the VF gives up
-with "PF still in reset state". So a driver is bound from another CPU.
+mbx_lock in drivers/net/ethernet/intel/igbvf). On PREEMPT_RT the thread of the
+PF's mailbox interrupt cannot run on that CPU during the wait: the VF gives up
+with "PF still in reset state". So drivers are bound from another CPU.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ from sriov_rt.host.vfs import DEVICES
 def away_from(root: Root, address: str) -> Iterator[frozenset[int]]:
     """Keep this thread off the CPU of a PF's mailbox, if it has others.
 
-    It stays within the CPUs that it may run on: not on to isolated ones.
+    It stays on CPUs that it may run on, and so off isolated ones.
 
     :param address: PCI address of the PF.
-    :returns: the CPUs that it runs on meanwhile.
+    :returns: the CPUs that it runs on inside the block.
     """
     before = frozenset(os.sched_getaffinity(0))
     others = before - _serving(root, address)
@@ -43,9 +43,9 @@ def away_from(root: Root, address: str) -> Iterator[frozenset[int]]:
 def _serving(root: Root, address: str) -> frozenset[int]:
     """Return the CPUs that a device's mailbox interrupt fires on.
 
-    Drivers name the interrupt of what is no queue like the interface
-    (igb_request_msix); those of queues may be on all CPUs. If there is
-    none of that name, any may be it.
+    Drivers name the interrupt that serves no queue after the interface
+    (igb_request_msix); those of queues may be on all CPUs. If no interrupt has
+    that name, any may be the mailbox's.
     """
     device = f"{DEVICES}/{address}"
     interfaces = known_or(root.list_dir(f"{device}/net"), ())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plans applied to VFs, and read back."""
+"""Applying of plans to VFs, verified by reading back."""
 
 import dataclasses
 import logging
@@ -30,12 +30,12 @@ from sriov_rt.nic.waiting import Clock
 
 LOG = logging.getLogger(__name__)
 
-#: For how long a VF that resets is waited for, seconds: i40e's change of
-#: trust takes seconds, igb's PF one to two after sriov_numvfs.
+#: How long to wait for a VF that resets, seconds: i40e's change of trust takes
+#: seconds, igb's PF one to two after sriov_numvfs.
 RESETTING_S = 10.0
 
-#: How many VFs one request speaks of: 250 bytes each, and the kernel's list
-#: of them has a 16-bit length.
+#: The most VFs in a request: 250 bytes each, and the kernel's list of them has
+#: a 16-bit length.
 PACKED = 64
 
 
@@ -43,9 +43,9 @@ PACKED = 64
 class Written:
     """Outcome of a write to a VF.
 
-    :param left_out: attributes that the NIC does not have, or that it has
-        another value of, where that is no error.
-    :param refused: why it has not all of the others; None if it has.
+    :param left_out: attributes that the NIC lacks, or keeps at another value,
+        where that is no error.
+    :param refused: error for the others; None if all of them are written.
     """
 
     left_out: frozenset[Attribute] = frozenset()
@@ -58,14 +58,14 @@ def write_all(
     plans: Mapping[int, plan.Plan],
     clock: Clock,
 ) -> Mapping[int, Written]:
-    """Write what plans of one PF's VFs have to be written.
+    """Write the plans of one PF's VFs.
 
-    All goes in one request; if that fails, VF by VF and then attribute by
-    attribute, so that the error names the one.
+    All go in one request; if that fails, VF by VF and then attribute by
+    attribute, so that the error names the one that failed.
 
-    :param plans: index of the VF to its plan; no plan is empty.
-    :returns: outcome by index, where it is not that all is written.
-    :raises NicError: for the first attribute that fails, but in a reset.
+    :param plans: plan of each VF, by its index; no plan is empty.
+    :returns: outcome by index, for VFs whose request failed.
+    :raises NicError: for the first attribute that fails, except in a reset.
     """
     indices = sorted(plans)
     found: dict[int, Written] = {}
@@ -84,19 +84,19 @@ def write_all(
 _MAC = (Attribute.MAC,)
 _SPOOFCHK = (Attribute.SPOOFCHK,)
 
-#: Errors after which no other attribute would be taken either.
+#: Errors after which no other attribute would be accepted either.
 _HOPELESS = (errors.NoSuchDevice, errors.NotPermitted, errors.TryAgain)
 
 
 def _one(
     kernel: Kernel, family: Family, desired: plan.Plan, clock: Clock
 ) -> Written:
-    """Write a plan's attributes one after the other.
+    """Write a plan's attributes one by one.
 
-    A reset goes on after one that is refused: nothing else of the last
-    tenant must stay for it.
+    A reset continues after a refused attribute: the others must not keep
+    values of the last tenant.
 
-    :raises NicError: for the first that fails, but in a reset.
+    :raises NicError: for the first that fails, except in a reset.
     """
     failed: dict[tuple[Attribute, ...], errors.NicError] = {}
     for group in _groups(desired.payload):
@@ -128,11 +128,11 @@ def _lacks_mac(
     desired: plan.Plan,
     failed: Mapping[tuple[Attribute, ...], errors.NicError],
 ) -> bool:
-    """Return whether a VF that is to have no MAC cannot do without one.
+    """Return whether a VF that should lose its MAC has to have one.
 
-    Many drivers take no zeros for one (is_valid_ether_addr in bnx2x's
-    bnx2x_set_vf_mac and others), and mlx4 neither that nor spoof checking
-    without one (mlx4_set_vf_mac and mlx4_set_vf_spoofchk).
+    Many drivers refuse zeros as a MAC (is_valid_ether_addr in bnx2x's
+    bnx2x_set_vf_mac and others). mlx4 refuses them, too, and refuses spoof
+    checking without a MAC (mlx4_set_vf_mac and mlx4_set_vf_spoofchk).
     """
     if desired.expect.mac != NO_MAC:
         return False
@@ -144,7 +144,7 @@ def _lacks_mac(
 
 
 def _set_local_mac(kernel: Kernel, desired: plan.Plan) -> bool:
-    """Give a VF a MAC that nobody has; return whether its PF has taken it."""
+    """Give a VF a new local MAC; return whether its PF accepted it."""
     mac = "02:" + secrets.token_bytes(5).hex(":")
     part = VfSettings(mac=mac)
     try:
@@ -167,7 +167,7 @@ def _write_again(
     failed: dict[tuple[Attribute, ...], errors.NicError],
     clock: Clock,
 ) -> None:
-    """Set spoof checking once there is a MAC to check by."""
+    """Set spoof checking once there is a MAC to check."""
     try:
         _write_group(kernel, family, desired, _SPOOFCHK, clock)
     except errors.NicError as error:
@@ -193,7 +193,7 @@ def _write_group(
 
 
 def _groups(payload: VfSettings) -> Iterator[tuple[Attribute, ...]]:
-    """Yield what is to be written, as the kernel takes it together."""
+    """Yield the attributes to write, grouped as the kernel takes them."""
     grouped = {each for group in plan.GROUPS for each in group}
     for each in Attribute:
         if each in THROUGH_PF - grouped and getattr(payload, each) is not None:
@@ -240,9 +240,9 @@ def _blame(
     group: Collection[Attribute],
     error: errors.NicError,
 ) -> errors.NicError:
-    """Return the error with the attribute that it is about.
+    """Return the error with the attribute that failed.
 
-    :raises NoSuchDevice: if the VF is gone, which drivers call EINVAL.
+    :raises NoSuchDevice: if the VF is gone, for which drivers return EINVAL.
     """
     if isinstance(error, errors.RefusedByNic):
         kernel.device(desired.vf)
@@ -261,11 +261,11 @@ def differences(
     found: VfState,
     beside: Collection[Attribute] = (),
 ) -> tuple[tuple[str, Any, Any], ...]:
-    """Return (attribute, expected, found) of each that differs.
+    """Return (attribute, expected, found) of each difference.
 
-    What the driver does not report cannot be compared.
+    Attributes that the driver does not report cannot be compared.
 
-    :param beside: attributes not to look at.
+    :param beside: attributes to leave out.
     """
     reported = [
         (name, desired, got)
@@ -278,7 +278,7 @@ def differences(
     return tuple(reported)
 
 
-#: How long a VF may take to be as it was set, seconds: its driver asks for
+#: How long a VF may take to have its settings, seconds: its driver requests
 #: the MAC again after a reset by the PF.
 READBACK_S = 10.0
 
@@ -292,13 +292,13 @@ def apply(
     observe: Observe,
     clock: Clock,
 ) -> tuple[VfState, ...]:
-    """Apply plans for VFs of one PF and return how those VFs are then.
+    """Apply plans for VFs of one PF, and return the new states of the VFs.
 
-    :param observe: reads the VFs with these indices, by one request.
-    :raises VerifyFailed: if the kernel says something else afterwards.
+    :param observe: reads the VFs with some indices in one request.
+    :raises VerifyFailed: if another value is read back.
     :raises FunctionNotReset: if the function of a VF cannot be reset.
-    :raises FiltersRemain: if all is as planned, but a VF must not be handed
-        to another tenant.
+    :raises FiltersRemain: if all is as planned, but no other tenant may get
+        one of the VFs.
     """
     named = {each.vf.index: each for each in plans}
     written = {
@@ -330,7 +330,7 @@ def apply(
 
 
 def _ends_trust(family: Family, desired: Plan) -> bool:
-    """Return whether a PF keeps filters that a VF could set until now."""
+    """Return whether a PF keeps filters of a VF that loses its trust."""
     return family.filter_release is FilterRelease.REMAKE and any(
         step.attribute is Attribute.TRUST and step.before
         for step in desired.steps
@@ -338,7 +338,7 @@ def _ends_trust(family: Family, desired: Plan) -> bool:
 
 
 def _unseen(done: Plan) -> str:
-    """Return what was done that changed no attribute."""
+    """Return what a plan did if it changed no attribute."""
     if done.flr:
         return "function reset, driver bound again"
     if done.rebind is not None:
@@ -369,7 +369,7 @@ def _device(
     )
     if inner == VfSettings():
         return
-    # Looked up now: a driver that was bound makes a new interface.
+    # Looked up only now: a driver makes a new interface when it is bound.
     netdev = kernel.device(desired.vf).netdev
     if netdev is None:
         raise errors.NoSuchDevice(
@@ -379,7 +379,7 @@ def _device(
 
 
 def _reset_function(kernel: Kernel, desired: Plan) -> None:
-    """Reset the function of a VF; its driver is bound again after it.
+    """Reset the function of a VF, before its driver is bound again.
 
     :raises FunctionNotReset: if that fails.
     """

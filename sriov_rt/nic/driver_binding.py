@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""VF drivers, bound again until the interface has its name and MAC."""
+"""Binding of VF drivers, with retries until name and MAC are right."""
 
 import logging
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ from sriov_rt.nic.waiting import Clock
 
 LOG = logging.getLogger(__name__)
 
-#: How long it is tried to give it its old name, seconds.
+#: How long to try to restore the interface's old name, seconds.
 RENAME_S = 2.0
 
-# What udev, or who has the name now, may put right.
+# Errors that pass once udev, or the interface with the name, moves on.
 _PASSING = (errors.NoSuchDevice, errors.VfBusy, errors.NameTaken)
 
 
@@ -31,13 +31,13 @@ def keep(
     name: str | None,
     clock: Clock,
 ) -> VfDevice:
-    """Give a VF's new interface the name of the old one, if it can be.
+    """Give a VF's new interface the name of the old one, if possible.
 
-    The configuration has that name, and the kernel makes up another; udev
-    may be renaming the interface at this moment, too.
+    The configuration has that name, but the kernel makes up another. udev may
+    also be renaming the interface just now.
 
-    :param device: the VF's, as it is now.
-    :param name: of the old interface; None for none.
+    :param device: the VF's device as it is now.
+    :param name: name of the old interface; None if there was none.
     :returns: its device afterwards.
     """
     if name is None or device.netdev is None:
@@ -68,15 +68,16 @@ def keep(
     return kernel.device(vf)
 
 
-#: How often a driver is bound. An 82576 still resets one to two seconds
-#: after sriov_numvfs; its VFs then come up with random MACs or not at all.
+#: How often binding a driver is tried. An 82576 still resets one to two
+#: seconds after sriov_numvfs; its VFs then come up with random MACs or not at
+#: all.
 ATTEMPTS = 4
 PAUSE_S = 1.0
 
-#: How long an interface may take from its driver's binding, seconds.
+#: How long an interface may take after its driver is bound, seconds.
 INTERFACE_S = 5.0
 
-#: How long a PF may take until it shows what a VF told it, seconds.
+#: How long a PF may take to show what a VF has sent to it, seconds.
 ANSWER_S = 1.0
 
 _HOPELESS = (
@@ -95,12 +96,12 @@ def bind(
     mac: str | None,
     clock: Clock,
 ) -> VfDevice:
-    """Bind a VF to a driver, the same or another, and wait until it is up.
+    """Bind a VF to the same or another driver, and wait until it is up.
 
-    :param driver: None for the one that the kernel chooses.
-    :param mac: what its interface has to have; None or NO_MAC for any.
+    :param driver: name of the driver; None for the kernel's choice.
+    :param mac: MAC that its interface has to have; None or NO_MAC for any.
     :returns: its device afterwards.
-    :raises NotReady: if it is not so after all attempts.
+    :raises NotReady: if it is not up after all attempts.
     """
     problem = ""
     before = kernel.device(vf)
@@ -141,7 +142,7 @@ def bind(
 def _give_back(
     kernel: Kernel, vf: VfId, before: VfDevice, driver: str | None
 ) -> None:
-    """Bind a VF to the driver that it had, if another cannot be bound."""
+    """Bind a VF to its former driver after another could not be bound."""
     if before.driver in (None, driver):
         return
     try:
@@ -154,10 +155,10 @@ def _give_back(
 def unanswered(
     kernel: Kernel, family: Family, vfs: Iterable[VfId]
 ) -> tuple[VfId, ...]:
-    """Return those of a PF's VFs whose drivers got no answer of it.
+    """Return the VFs of a PF whose drivers got no answer from it.
 
-    They have an interface, which has no link. As far as that shows: of a
-    family that does not tell, and while the PF is down, it is none.
+    They have an interface without a link. If the family does not show this, or
+    the PF is down, none is returned.
     """
     some = tuple(vfs)
     if not some or not family.shows_made_up:

@@ -17,21 +17,21 @@ from sriov_rt.kernel.errors import name_of
 
 #: CAP_NET_ADMIN (include/uapi/linux/capability.h).
 _NET_ADMIN = 12
-#: In the first user namespace (user_namespaces(7)).
+#: Mapping of the initial user namespace (user_namespaces(7)).
 _ALL_USERS = ["0", "0", "4294967295"]
 _EFFECTIVE = re.compile(r"^CapEff:\t([0-9a-f]{1,16})$", re.MULTILINE)
 
 
 class NicError(exceptions.SriovRtError):
-    """Something that was requested of a NIC was not done.
+    """A NIC did not do what was requested.
 
     :param device: an interface's name, a PCI address or ``PF/index``.
-    :param attribute: of the VF, such as ``max_tx_rate``; None for none.
-    :param problem: what is wrong, a clause.
-    :param code: the kernel's errno; None if it was not asked.
+    :param attribute: attribute of the VF, such as ``max_tx_rate``; else None.
+    :param problem: what is wrong, as a clause.
+    :param code: the kernel's errno; None if there is none.
     """
 
-    #: What to do next, a clause.
+    #: What to do next, as a clause.
     remedy = "see the kernel's log (dmesg) for the NIC's own message"
 
     def __init__(
@@ -56,7 +56,7 @@ class UnsupportedByNic(NicError):
 
 
 class OutOfRange(NicError):
-    """The value is none that the NIC takes."""
+    """The NIC does not accept the value."""
 
     remedy = "give a value within the range"
 
@@ -68,7 +68,7 @@ class LinkNeeded(NicError):
 
 
 class RefusedByNic(NicError):
-    """The driver found the value or the VF's state not right (EINVAL)."""
+    """The driver rejected the value or the VF's state (EINVAL)."""
 
     remedy = "compare 'sriov-rt vf show' with what was requested"
 
@@ -92,7 +92,7 @@ class NotAVf(NicError):
 
 
 class BadName(NicError):
-    """The text names no device that there can be."""
+    """The text cannot be the name of a device."""
 
     remedy = (
         "give a PCI address such as 0000:01:10.0, PF/index such as enp1s0/3 "
@@ -109,7 +109,7 @@ class VfBusy(NicError):
 class VfInUse(VfBusy):
     """A VF is in use.
 
-    :param users: who or what uses it, clauses.
+    :param users: who or what uses it, as clauses.
     """
 
     remedy = "unplug or stop what uses it first"
@@ -122,7 +122,7 @@ class VfInUse(VfBusy):
 class MacInUse(NicError):
     """Another VF of the PF has the MAC in the same VLAN.
 
-    :param other: that VF.
+    :param other: the VF that has it.
     """
 
     remedy = "give it a MAC of its own, or stop what has the other VF"
@@ -133,7 +133,7 @@ class MacInUse(NicError):
 
 
 class FiltersRemain(NicError):
-    """A PF keeps MAC filters of a VF's last tenant: it must have no other."""
+    """A PF keeps MAC filters of a VF's last tenant: nobody else may get it."""
 
     def __init__(self, device: str, problem: str, pf: str) -> None:
         self.pf = pf
@@ -147,7 +147,7 @@ class FiltersRemain(NicError):
 
 
 class FunctionNotReset(NicError):
-    """The function of a VF was not reset: its last tenant may be in it."""
+    """The function of a VF was not reset: it may keep its tenant's state."""
 
     remedy = (
         "see dmesg; when no VF of its PF is in use, make them again (0 to "
@@ -172,7 +172,7 @@ class Locked(NicError):
 
 
 class NotRecorded(NicError):
-    """It cannot be written down whose a VF is."""
+    """The owner of a VF cannot be recorded."""
 
     remedy = (
         "free space on its file system and check that root can write there,"
@@ -181,7 +181,7 @@ class NotRecorded(NicError):
 
 
 class NotKept(NotRecorded):
-    """A file on a VF would end with the container that writes it."""
+    """The file of a VF would end with the container that writes it."""
 
     remedy = (
         "mount the host's /run into the container at /run, then start the "
@@ -217,7 +217,7 @@ class ReadOnly(NotPermitted):
 
 
 class RefusedByDriver(NicError):
-    """The driver refused it, though the caller may do it (EPERM, EACCES)."""
+    """The driver refused, though the caller has privileges (EPERM, EACCES)."""
 
     remedy = (
         "see dmesg for the driver's message, and the NIC's page for what it "
@@ -242,7 +242,7 @@ class VfsNotMade(NicError):
 class SeveralRefused(NicError):
     """Several attributes of a VF were refused; the others were set.
 
-    :param refused: one error for each.
+    :param refused: an error for each of them.
     """
 
     def __init__(self, device: str, refused: Sequence[NicError]) -> None:
@@ -284,9 +284,9 @@ class BadState(NicError):
 
 
 class VerifyFailed(NicError):
-    """The kernel took a write, but what it says afterwards is different.
+    """The kernel accepted a write, but another value reads back.
 
-    :param differences: (attribute, expected, found) of each that differs.
+    :param differences: (attribute, expected, found) of each difference.
     """
 
     remedy = "reset the VF; do not hand it out as it is"
@@ -307,7 +307,7 @@ class VerifyFailed(NicError):
 class VfsInUse(NicError):
     """The number of VFs cannot change while some are in use.
 
-    :param users: (VF, who or what uses it) of each.
+    :param users: (VF, who or what uses it) of each VF in use.
     """
 
     remedy = "move or stop what uses them first"
@@ -318,8 +318,8 @@ class VfsInUse(NicError):
         super().__init__(device, None, f"VFs are in use: {reported}")
 
 
-#: Of a write to sriov_numvfs: sriov_enable in drivers/pci/iov.c, and what
-#: drivers return of their sriov_configure.
+#: Remedies for a write to sriov_numvfs: sriov_enable in drivers/pci/iov.c, and
+#: what drivers return from their sriov_configure.
 _VFS_REMEDIES: Mapping[int, str] = types.MappingProxyType(
     {
         errno.ENOSPC: (
@@ -370,12 +370,12 @@ _BY_CODE: Mapping[int, type[NicError]] = types.MappingProxyType(
 )
 
 
-#: Attributes that are entries of the NIC's tables of filters.
+#: Attributes that take entries in the NIC's filter tables.
 _FILTERS = frozenset({None, "mac", "vlan"})
 
 
 def kind(code: int, attribute: str | None) -> type[NicError]:
-    """Return what an errno means for what was written."""
+    """Return the error class of an errno, for the attribute written."""
     named = _BY_CODE.get(code, NicError)
     if named is NotPermitted and is_net_admin():
         return RefusedByDriver
@@ -389,7 +389,7 @@ def kind(code: int, attribute: str | None) -> type[NicError]:
 def is_net_admin() -> bool:
     """Return whether this process may administer the host's network.
 
-    It has CAP_NET_ADMIN in effect, and is in the first user namespace.
+    It has CAP_NET_ADMIN in effect, and is in the initial user namespace.
     """
     process = pathlib.Path("/proc/thread-self")
     try:
@@ -408,10 +408,10 @@ def from_errno(
     attribute: str | None = None,
     words: str | None = None,
 ) -> NicError:
-    """Return the error that an errno of the kernel means.
+    """Return the error for an errno of the kernel.
 
     :param code: a positive errno.
-    :param words: what the kernel says beside it; None for nothing.
+    :param words: the kernel's message with it; None if there is none.
     """
     named = kind(code, attribute)
     problem = f"{words or os.strerror(code)} ({name_of(code)})"

@@ -2,7 +2,7 @@
 
 """NIC families, one row each: attributes, limits, baseline, eswitch mode.
 
-Every number says where it is from: a function of the driver below
+Every number has its source: a function of the driver below
 ``drivers/net/ethernet`` of Linux, or an article. A new NIC is a new row, here
 or in another package's ``sriov_rt.nic_families``.
 """
@@ -48,7 +48,7 @@ class Attribute(enum.StrEnum):
     DRIVER = "driver"
 
 
-#: Those that are set through the PF (IFLA_VFINFO_LIST).
+#: The attributes that are set through the PF (IFLA_VFINFO_LIST).
 THROUGH_PF = frozenset(Attribute) - {
     Attribute.MTU,
     Attribute.PROMISC,
@@ -60,8 +60,8 @@ THROUGH_PF = frozenset(Attribute) - {
 class Support(enum.Enum):
     """Whether a family has an attribute.
 
-    PROBE is for what hangs on firmware, kernel or an unknown driver: it is
-    written, and EOPNOTSUPP reported.
+    PROBE means that it depends on firmware, kernel or an unknown driver: it is
+    written, and EOPNOTSUPP is reported.
     """
 
     YES = "yes"
@@ -70,7 +70,7 @@ class Support(enum.Enum):
 
 
 class MacEffect(enum.Enum):
-    """When the interface of a VF has the MAC that was set through the PF.
+    """When a VF's interface gets the MAC that was set through the PF.
 
     AFTER_RESET: the PF makes the VF's driver request it again.
     """
@@ -83,8 +83,8 @@ class MacEffect(enum.Enum):
 class FilterRelease(enum.Enum):
     """The step after which a PF has forgotten a VF's unicast filters.
 
-    REBIND: the reset that a VF's driver begins and ends with.
-    REMAKE: nothing but new VFs (0 into sriov_numvfs).
+    REBIND: rebinding, as a VF's driver begins and ends with a reset. REMAKE:
+    only new VFs (0 into sriov_numvfs).
     """
 
     REBIND = "its driver is bound again"
@@ -95,13 +95,14 @@ class FilterRelease(enum.Enum):
 class Rate:
     """Rate limits of a family, Mbit/s; 0 clears the limit.
 
-    :param minimum: the least that is taken.
-    :param raised: whether less than the minimum becomes the minimum.
-    :param maximum: the greatest that is taken; None for no number.
-    :param quantum: a rate is cut to a multiple of this.
-    :param to_link: the link's speed is the greatest too.
-    :param needs_carrier: nothing is taken without a carrier, not even 0.
-    :param link_mbps: the one speed of the link at which rates are taken.
+    :param minimum: the lowest rate that is accepted.
+    :param raised: whether a lower rate is raised to the minimum.
+    :param maximum: the highest rate that is accepted; None for no fixed one.
+    :param quantum: a rate is rounded down to a multiple of this.
+    :param to_link: whether the link's speed is a maximum, too.
+    :param needs_carrier: whether no rate, not even 0, is accepted without a
+        carrier.
+    :param link_mbps: the only speed of the link at which rates are accepted.
     """
 
     minimum: int = 1
@@ -123,9 +124,9 @@ class Rate:
 class MacFilters:
     """Unicast filters for MACs beside the VF's own.
 
-    :param each: what one VF may have; None for no number of its own.
-    :param shared: what all VFs of a PF have among them when there is none.
-    :param taken: how many of the shared each VF takes for its own MAC.
+    :param each: filters of one VF; None for no limit of its own.
+    :param shared: filters that all VFs of a PF share; None if they do not.
+    :param taken: how many of the shared filters each VF takes for its own MAC.
     """
 
     each: int | None = None
@@ -133,12 +134,12 @@ class MacFilters:
     taken: int = 1
 
     def budget(self, vfs: int) -> int | None:
-        """Return how many a VF can count on.
+        """Return how many filters a VF can count on.
 
-        Of the shared ones that is an equal part: a PF does not tell who has
-        taken how many, and drops what is too much silently.
+        Of shared ones it is an equal part: a PF does not show how many each VF
+        has taken, and drops the excess silently.
 
-        :param vfs: how many VFs the PF has.
+        :param vfs: number of VFs of the PF.
         """
         if self.shared is None:
             return self.each
@@ -147,7 +148,7 @@ class MacFilters:
 
 
 class Evidence(enum.Enum):
-    """How it is known what a family does."""
+    """How the behaviour of a family is known."""
 
     RUN = "run, on an emulated one"
     READ = "read in the driver's source"
@@ -161,26 +162,27 @@ def _nothing() -> Mapping[Attribute, Any]:
 class Family:
     """NICs that behave in the same way.
 
-    A NIC whose VFs behave differently by eswitch mode has a row for each
-    mode, with the same drivers and products.
+    A NIC whose VFs behave differently by eswitch mode has a row for each mode,
+    with the same drivers and products.
 
     :param drivers: names of the PFs' drivers.
-    :param models: NICs of it, for the documentation.
+    :param models: NICs of the family, for the documentation.
     :param eswitch: the mode that the row is for.
-    :param baseline: of its VFs, before each use and after it.
+    :param baseline: settings of its VFs before and after each use.
     :param products: PCI ids of PFs, for a driver that is not known.
-    :param support: of attributes; an attribute that is not named has YES.
-    :param why_not: attribute to the reason, a clause, for those with NO.
-    :param link_states: those that do what they say.
-    :param effects: attribute to what else happens when it changes.
-    :param max_vfs: of one PF; None for what sriov_totalvfs says.
-    :param shows_made_up: whether the PF shows the MAC that a VF's driver
-        made up; then one that it does not show got no answer of it.
-    :param filter_release: what makes the PF forget a VF's unicast filters.
-    :param resets_function: whether a reset of its PCI function (FLR) has the
-        PF bring the queues, the mailbox and the filters of a VF to where they
-        begin, whatever a driver that was killed has left there.
-    :param clears_mac: whether 00:00:00:00:00:00 takes the admin MAC away.
+    :param support: support by attribute; YES for one that is not named.
+    :param why_not: reasons, as clauses, by attribute with NO.
+    :param link_states: link states that work as named.
+    :param effects: side effects of a change, by attribute.
+    :param max_vfs: limit for one PF; None for that of sriov_totalvfs.
+    :param shows_made_up: whether the PF shows the MAC that a VF's driver made
+        up; then a VF whose MAC it does not show got no answer.
+    :param filter_release: step after which the PF forgets a VF's unicast
+        filters.
+    :param resets_function: whether on a reset of the function (FLR) the PF
+        also resets the queues, mailbox and filters of a VF, whatever a killed
+        driver has left there.
+    :param clears_mac: whether 00:00:00:00:00:00 removes the admin MAC.
     :param transient: errno of a VF that is resetting; worth a retry.
     :param evidence: how all of this is known.
     """
@@ -217,7 +219,7 @@ class Family:
         return self.support.get(attribute, Support.YES)
 
 
-#: The VF's driver starts over, as after a reset.
+#: Effect of a change after which the VF's driver starts over.
 _RESTARTS = "the VF's driver starts over: its link drops for a moment"
 
 _NO_MINIMUM = "its driver refuses a min_tx_rate other than 0"
@@ -453,8 +455,8 @@ MLX5 = Family(
     clears_mac=Support.PROBE,
 )
 
-#: As above in switchdev mode, where mlx5_eswitch_set_vport_vlan takes 0 alone,
-#: and those of spoofchk and trust are EOPNOTSUPP (esw/legacy.c).
+#: The same in switchdev mode, where mlx5_eswitch_set_vport_vlan only takes 0,
+#: and spoofchk and trust are EOPNOTSUPP (esw/legacy.c).
 MLX5_SWITCHDEV = dataclasses.replace(
     MLX5,
     name="mlx5 (switchdev)",
@@ -482,8 +484,8 @@ MLX5_SWITCHDEV = dataclasses.replace(
     ),
 )
 
-#: broadcom/bnxt/bnxt_sriov.c. Zeros are taken for a MAC (bnxt_set_vf_mac), and
-#: where none was set the PF shows the VF's own (bnxt_get_vf_config). Rates are
+#: broadcom/bnxt/bnxt_sriov.c. Zeros are accepted as a MAC (bnxt_set_vf_mac),
+#: and without one the PF shows the VF's own (bnxt_get_vf_config). Rates are
 #: EINVAL above the link's speed (bnxt_set_vf_bw). Older firmware has no spoof
 #: checking (ENOTSUPP) and no 802.1ad (EPROTONOSUPPORT).
 BNXT = Family(
@@ -511,8 +513,8 @@ BNXT = Family(
     max_vfs=128,
 )
 
-#: Any other NIC, or one in an eswitch mode that no row of its driver is for:
-#: nothing is assumed, and what is requested is written and read back.
+#: Any other NIC, or one in an eswitch mode without a row of its driver:
+#: nothing is assumed; requested values are written and read back.
 GENERIC = Family(
     name="generic",
     drivers=frozenset(),
@@ -526,9 +528,9 @@ BUILT_IN = (IXGBE, I40E, ICE, SFC, IGB, MLX5, MLX5_SWITCHDEV, BNXT)
 
 
 class Families:
-    """The rows that are known.
+    """Rows of all known families.
 
-    :param rows: a later one takes the place of an earlier one of its name.
+    :param rows: a later row replaces an earlier one of the same name.
     """
 
     def __init__(self, rows: Iterable[Family] = BUILT_IN) -> None:
@@ -537,10 +539,10 @@ class Families:
 
     @classmethod
     def installed(cls) -> Self:
-        """Return the rows of this package and those that others install.
+        """Return the rows of this package and those of installed packages.
 
-        A row that cannot be loaded is passed over with a warning: its NICs
-        are then probed as those of no row are.
+        A row that cannot be loaded is skipped with a warning: its NICs are
+        then probed as NICs without a row.
         """
         loaded, failed = entry_points.load(NAMESPACE)
         rows = [each for each in loaded.values() if isinstance(each, Family)]
@@ -559,10 +561,10 @@ class Families:
         return cls((*BUILT_IN, *rows))
 
     def of(self, pf: Pf) -> Family:
-        """Return the family of a PF; the generic one if it is of none.
+        """Return the family of a PF; the generic one if none fits.
 
-        The driver decides; the PCI id only where no row has the driver. A
-        row is for one eswitch mode.
+        The driver decides; the PCI id only if no row has the driver. A row is
+        for one eswitch mode.
         """
         of_driver = [
             row for row in self.rows.values() if pf.driver in row.drivers

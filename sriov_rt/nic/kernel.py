@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""PFs and VFs of a host, as its kernel has them: sysfs and rtnetlink."""
+"""PFs and VFs of a host, as its kernel shows them: sysfs and rtnetlink."""
 
 import contextlib
 import dataclasses
@@ -24,11 +24,11 @@ from sriov_rt.nic.tenancy import Tenancies
 
 
 class Kernel(Sysfs):
-    """PFs and VFs of a host. What the kernel refuses comes as errors.NicError.
+    """PFs and VFs of a host. Errors of the kernel are raised as NicError.
 
-    :param root: where sysfs and procfs are; rtnetlink is that of the caller's
+    :param root: root of sysfs and procfs; rtnetlink is that of the caller's
         network namespace.
-    :ivar tenancies: whose the VFs are.
+    :ivar tenancies: holders of the VFs.
     """
 
     def __init__(self, root: str = "/") -> None:
@@ -47,20 +47,20 @@ class Kernel(Sysfs):
         return dataclasses.replace(found, promisc=promisc, allmulti=allmulti)
 
     def read(self, pf: str) -> Mapping[int, VfSettings]:
-        """Return what the PF says of all its VFs, by one request."""
+        """Return the PF's settings of all its VFs, by one request."""
         return decode(_get(pf, ext_mask=rtnetlink.VFS_ONLY))
 
     def counters(self, pf: str) -> Mapping[int, Mapping[str, int]]:
-        """Return what the PF has counted of each VF, by one request."""
+        """Return the PF's counters of each VF, by one request."""
         return counters(_get(pf, ext_mask=rtnetlink.VFS_WITH_STATS))
 
     def write(self, pf: str, changes: Mapping[int, VfSettings]) -> None:
-        """Set what is not None through the PF, by one request.
+        """Set through the PF what is not None, by one request.
 
-        A VLAN is written whole and so are the rates: the kernel takes them
-        so. The first that fails ends it; what came before stays.
+        VLAN and rates are each written as a whole, as the kernel requires. The
+        first failure ends it; earlier changes stay.
 
-        :param changes: index of a VF to what to set.
+        :param changes: settings by index of the VF.
         """
         infos = [
             ("IFLA_VF_INFO", {"attrs": list(encode(index, each))})
@@ -94,9 +94,9 @@ class Kernel(Sysfs):
         self._set(netdev, ifname=name)
 
     def flags(self, netdev: str) -> tuple[bool, bool]:
-        """Return whether promisc and allmulti were set by somebody.
+        """Return whether somebody has set promisc and allmulti.
 
-        sysfs shows them also while something on top needs them.
+        sysfs shows them also if only an upper interface needs them.
         """
         bits = _get(netdev)["flags"]
         return (
@@ -105,7 +105,7 @@ class Kernel(Sysfs):
         )
 
     def mtus(self, netdev: str) -> tuple[int, int] | None:
-        """Return the least and the greatest MTU that an interface takes.
+        """Return the lowest and the highest MTU of an interface.
 
         :returns: None if its driver sets no bounds.
         """
@@ -116,9 +116,9 @@ class Kernel(Sysfs):
         return (least, greatest) if greatest else None
 
     def carries(self, netdev: str) -> bool:
-        """Return whether a macvlan, ipvlan, bridge or bond has an interface.
+        """Return whether an interface has a macvlan, ipvlan, bridge or bond.
 
-        In whatever namespace it is, found or not: see
+        It is found in any namespace, seen or not: see
         :func:`rtnetlink.is_idle`.
         """
         with _named(netdev):
@@ -153,7 +153,7 @@ def _conversation(device: str) -> Iterator[rtnetlink.Route]:
 
 @contextlib.contextmanager
 def _named(device: str) -> Iterator[None]:
-    """Raise what the kernel refuses as the error of a device."""
+    """Translate an error of the kernel to an error of a device."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""libvirt's ways to attach a VF, as XML."""
+"""XML for libvirt's ways to attach a VF."""
 
 import enum
 
@@ -14,11 +14,11 @@ from sriov_rt.parse.pci import PciAddress
 
 
 class Way(enum.StrEnum):
-    """How a VF gets into a guest.
+    """How a VF is given to a guest.
 
     INTERFACE: libvirt sets MAC and VLAN, and keeps the guest from changing
-    them. HOSTDEV: a PCI device, set beforehand. NETWORK: a pool of VFs for
-    'virsh net-define'. POOLED: a domain's interface that takes one of it.
+    them. HOSTDEV: a PCI device that is set beforehand. NETWORK: a pool of VFs
+    for 'virsh net-define'. POOLED: an interface that takes a VF of the pool.
     """
 
     INTERFACE = "interface"
@@ -30,8 +30,8 @@ class Way(enum.StrEnum):
 def interface(vf: VfId, mac: str | None, vlan: int | None) -> str:
     """Return an ``<interface>`` for a domain's devices.
 
-    :param mac: None or NO_MAC for one that libvirt makes up.
-    :param vlan: None or 0 for none.
+    :param mac: MAC; None or NO_MAC for one that libvirt makes up.
+    :param vlan: VLAN id; None or 0 for none.
     """
     top = etree.Element("interface", type="hostdev", managed="yes")
     _set_mac(top, mac)
@@ -44,7 +44,7 @@ def interface(vf: VfId, mac: str | None, vlan: int | None) -> str:
 def hostdev(vf: VfId, mac: str | None, vlan: int | None) -> str:
     """Return a ``<hostdev>`` for a domain's devices.
 
-    libvirt sets nothing of it: what has to be set before is in a comment.
+    libvirt does not set it up: a comment lists what has to be set before.
     """
     top = etree.Element("hostdev", mode="subsystem", type="pci", managed="yes")
     words = []
@@ -63,11 +63,11 @@ def hostdev(vf: VfId, mac: str | None, vlan: int | None) -> str:
 def network(pf: Pf, number: int | None, vlan: int | None) -> str:
     """Return a ``<network>`` of VFs, as ``virsh net-define`` takes it.
 
-    The VFs are named one by one: a pool that names the PF starts more
-    guests than it has VFs, without an error, and a VF that two had may not
-    work until the next boot (shulou.com, on VF pass-through).
+    The VFs are named one by one: a pool that names the PF starts more guests
+    than it has VFs, without an error, and a VF that two had may not work until
+    the next boot (shulou.com, on VF pass-through).
 
-    :param number: of VFs in the pool; None for all.
+    :param number: number of VFs in the pool; None for all.
     :raises OutOfRange: if the PF has fewer.
     """
     has = len(pf.vfs)
@@ -90,8 +90,8 @@ def network(pf: Pf, number: int | None, vlan: int | None) -> str:
 def pooled(pf: Pf, mac: str | None) -> str:
     """Return an ``<interface>`` for a domain that takes a VF of the pool.
 
-    :param pf: whose pool :func:`network` describes.
-    :param mac: None or NO_MAC for one that libvirt makes up.
+    :param pf: PF whose pool :func:`network` describes.
+    :param mac: MAC; None or NO_MAC for one that libvirt makes up.
     """
     user = etree.Element("interface", type="network")
     _set_mac(user, mac)

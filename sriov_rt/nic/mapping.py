@@ -2,9 +2,9 @@
 
 """Map of VFs: the interface and the owner of each.
 
-Whose it is stands in the records of ports, or in which process holds it. An
-alias can be set by root in the container that has the interface: it is shown,
-and proves nothing.
+The owner is in the records of ports, or is the process that holds the VF. Root
+in a container can set the alias of its interface: it is shown, but proves
+nothing.
 """
 
 import dataclasses
@@ -25,13 +25,13 @@ from sriov_rt.nic.model import VfState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mapped:
-    """One VF and whose it is.
+    """A VF and its owner.
 
-    :param instance: who has it: the instance of its port, a process, or
-        where its interface is; None for nobody.
-    :param port: UUID of the Neutron port, by its record.
-    :param on_it: interfaces that sit on it.
-    :param alias: of its interface: a label.
+    :param instance: owner: the instance of its port, a process, or the place
+        of its interface; None for nobody.
+    :param port: UUID of the Neutron port, from its record.
+    :param on_it: interfaces on the VF's interface.
+    :param alias: alias of its interface, a label.
     """
 
     vf: VfId
@@ -51,7 +51,7 @@ class Owners:
         self._owners = vfs.Owners(root, vfio.Holders(root))
 
     def of(self, vf: VfId, device: VfDevice) -> str | None | Unknown:
-        """Return the owner of a VF; None for nobody."""
+        """Return the owner of a VF; None if it has none."""
         return self._owners.of(
             vf.address, device.driver, device.netdev, device.iommu_group
         )
@@ -62,10 +62,10 @@ def of(
     owners: Owners,
     ports: Mapping[str, Sequence[tuple[str, str]]] | None = None,
 ) -> Iterator[Mapped]:
-    """Yield each VF and whose it is.
+    """Yield each VF with its owner.
 
-    :param ports: (port, instance) of those on a VF, by its address; a VF
-        with some is yielded for each.
+    :param ports: (port, instance) of the ports on a VF, by its address; such a
+        VF is yielded for each port.
     """
     for state in states:
         known = (ports or {}).get(state.id.address, ())
@@ -79,7 +79,7 @@ def _alone(state: VfState, owners: Owners) -> Mapped:
     if state.tenancy.holders:
         return _mapped(state, table.holders_of(state), None)
     if state.netdev is not None:
-        # Only its alias could name somebody.
+        # Only its alias could name an owner.
         return _mapped(state, None, None)
     owner = owners.of(state.id, state.device)
     if isinstance(owner, Unknown):
@@ -101,7 +101,7 @@ def _mapped(state: VfState, instance: str | None, port: str | None) -> Mapped:
 
 
 def row(each: Mapped) -> tuple[str, ...]:
-    """Return a VF and whose it is, as a row of a table."""
+    """Return a VF and its owner, as a row of a table."""
     on_it = f" < {','.join(each.on_it)}" if each.on_it else ""
     return (
         str(each.vf),

@@ -12,12 +12,12 @@ from sriov_rt.nic.tenancy import NOBODYS
 from sriov_rt.nic.tenancy import Tenancy
 from sriov_rt.parse import link
 
-#: The address of a VF that has no administrative MAC: the PF reports zeros.
+#: MAC of a VF without an administrative one: the PF reports zeros.
 NO_MAC = link.NO_MAC
 
-#: Baseline of a VF, before each use and after it, unless its family has
-#: another. What a family does not take is
-#: left out of the plan; the right driver comes from the configuration.
+#: Baseline of a VF before and after each use, unless its family has another.
+#: The plan leaves out what a family does not support; the driver comes from
+#: the configuration.
 BASELINE = VfSettings(
     mac=NO_MAC,
     vlan=0,
@@ -48,10 +48,10 @@ ADDRESS_SET = 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VfId:
-    """Which VF.
+    """Identity of a VF.
 
     :param pf: name of its PF's interface.
-    :param index: its number there, from 0.
+    :param index: its number on the PF, from 0.
     :param address: its PCI address.
     """
 
@@ -67,12 +67,12 @@ class VfId:
 class Pf:
     """A physical function that can have VFs.
 
-    :param vendor: PCI id, four lower-case hex digits; so is product.
-    :param speed_mbps: of its link, Mbit/s; None without one.
-    :param carrier: None if it is down or does not tell.
-    :param total_vfs: what sriov_totalvfs allows.
+    :param vendor: PCI id, four lower-case hex digits; likewise product.
+    :param speed_mbps: speed of its link, Mbit/s; None without a link.
+    :param carrier: None if it is down or unknown.
+    :param total_vfs: limit from sriov_totalvfs.
     :param probes: whether the kernel binds drivers to new VFs
-        (sriov_drivers_autoprobe); None if it does not say.
+        (sriov_drivers_autoprobe); None if unknown.
     :param eswitch: switchdev if one of its VFs has a representor.
     """
 
@@ -93,12 +93,12 @@ class Pf:
 class VfDevice:
     """The PCI device of a VF and its interface.
 
-    :param netdev: its interface, None if it has none in this namespace.
+    :param netdev: its interface; None if it has none in this namespace.
     :param elsewhere: whether it has one in another namespace.
-    :param mac: of the interface; so are mtu, promisc, allmulti and up.
-    :param address_type: where that MAC is from (addr_assign_type).
-    :param numa_node: None where the platform has none.
-    :param uppers: what sits on the interface, in this namespace.
+    :param mac: MAC of the interface; likewise mtu, promisc, allmulti and up.
+    :param address_type: origin of that MAC (addr_assign_type).
+    :param numa_node: None if the platform has none.
+    :param uppers: interfaces on it, in this namespace.
     """
 
     driver: str | None
@@ -118,18 +118,18 @@ class VfDevice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VfState:
-    """One VF, as the kernel has it.
+    """A VF as the kernel shows it.
 
     :param family: name of its PF's row.
     :param netdev: None if it is in another namespace or the VF has none.
-    :param alias: ``sriov-rt:<port>:<owner>`` if it is a port,
-        ``sriov-rt:parent`` if it is up for those on it; or empty.
-    :param device: its device as it was read, with its interface's MAC.
+    :param alias: ``sriov-rt:<port>:<owner>`` for a port, ``sriov-rt:parent``
+        if it is up for ports on it; or empty.
+    :param device: its device, with its interface's MAC.
     :param keeps_filters: whether its PF may keep MAC filters of its last use.
-    :param baseline: of its family.
-    :param tenancy: whose it is, beside the records of ports.
-    :param mac_budget: unicast MAC filters that it can count on for
-        subinterfaces; None if the family does not tell.
+    :param baseline: baseline of its family.
+    :param tenancy: its holders, beside the records of ports.
+    :param mac_budget: unicast MAC filters that subinterfaces can count on;
+        None if unknown.
     """
 
     id: VfId

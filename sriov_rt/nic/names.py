@@ -10,16 +10,16 @@ from sriov_rt.parse import link
 from sriov_rt.parse import numbers
 from sriov_rt.parse import pci
 
-#: VFs of a PF are numbered in 16 bits (PCI_SRIOV_TOTAL_VF, pci_regs.h).
+#: VFs of a PF have numbers of 16 bits (PCI_SRIOV_TOTAL_VF, pci_regs.h).
 MAX_INDEX = 65535
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VfName:
-    """One of the three ways to name a VF.
+    """A VF, named in one of three ways.
 
-    :param address: PCI address, None if it is not named so.
-    :param interface: its own, or with an index its PF's.
+    :param address: PCI address; None for the other ways.
+    :param interface: the VF's own, or with an index its PF's.
     """
 
     address: str | None = None
@@ -30,7 +30,7 @@ class VfName:
 def parse_interface(text: str) -> str:
     """Return the name of an interface.
 
-    :raises BadName: if it can be none: a slash or space in it, too long.
+    :raises BadName: if it is invalid: it has a slash or space, or is too long.
     """
     if not link.is_interface(text):
         raise errors.BadName(
@@ -42,7 +42,7 @@ def parse_interface(text: str) -> str:
 def parse(text: str) -> VfName:
     """Return what ``0000:01:10.0``, ``enp1s0/3`` or ``enp1s0v3`` names.
 
-    :raises BadName: if it is none of these.
+    :raises BadName: if the text has none of these forms.
     """
     if link.is_interface(text):
         return VfName(interface=text)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The options of NICs, ``[nic]``."""
+"""Options of NICs, ``[nic]``."""
 
 from oslo_config import cfg
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plan of a change to a VF: the steps to what it is to be."""
+"""Plan of a change to a VF: the steps to its desired settings."""
 
 import dataclasses
 from collections.abc import Collection
@@ -29,8 +29,8 @@ from sriov_rt.nic.model import VfState
 from sriov_rt.nic.tenancy import Reset as Reset
 from sriov_rt.nic.use import Act
 
-#: The kernel takes these together or zeroes those left out: IFLA_VF_VLAN
-#: and IFLA_VF_RATE (do_setvfinfo in net/core/rtnetlink.c).
+#: Attributes that the kernel takes together, or else zeroes: IFLA_VF_VLAN and
+#: IFLA_VF_RATE (do_setvfinfo in net/core/rtnetlink.c).
 GROUPS = (
     (Attribute.VLAN, Attribute.QOS, Attribute.VLAN_PROTOCOL),
     (Attribute.MIN_TX_RATE, Attribute.MAX_TX_RATE),
@@ -42,9 +42,9 @@ _NETDEV = (Attribute.MTU, Attribute.PROMISC, Attribute.ALLMULTI)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """One attribute that changes.
+    """A change of one attribute.
 
-    :param before: what it is; None if the kernel does not tell.
+    :param before: present value; None if the kernel does not report it.
     """
 
     attribute: Attribute
@@ -60,16 +60,16 @@ class Step:
 class Plan:
     """Plan of the changes to one VF.
 
-    :param notes: what else an operator should know, sentences.
-    :param expect: what it is afterwards, as far as it was asked.
-    :param payload: what is written through the PF.
+    :param notes: sentences that an operator should know, too.
+    :param expect: requested attributes as they are afterwards.
+    :param payload: attributes that are written through the PF.
     :param rebind: why its driver is bound again; None if it is not.
     :param flr: whether its function is reset before its driver is bound.
-    :param required: whether what the NIC does not have is an error.
-    :param remains: what the PF keeps of the VF's last use, a clause; None
+    :param required: whether an attribute that the NIC lacks is an error.
+    :param remains: what the PF keeps of the VF's last use, as a clause; None
         for nothing.
     :param shared: whether the VF can be used in spite of that.
-    :param act: what it is to the judge of use.
+    :param act: act for the judge of use.
     """
 
     vf: VfId
@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be done."""
+        """Whether there is nothing to do."""
         return (
             not self.steps
             and self.rebind is None
@@ -97,11 +97,11 @@ class Plan:
 
     @property
     def pinned(self) -> str | None:
-        """The MAC that is written though the PF shows it; None for none.
+        """The MAC that is written although the PF shows it; else None.
 
-        A PF shows a MAC that the VF's own driver sent just as it shows one
-        that was set through the PF, and only the latter is out of the
-        tenant's reach (IGB_VF_FLAG_PF_SET_MAC and its like).
+        A PF shows a MAC that the VF's driver sent like one that was set
+        through the PF. Only the latter is out of the tenant's reach
+        (IGB_VF_FLAG_PF_SET_MAC and its like).
         """
         if any(step.attribute is Attribute.MAC for step in self.steps):
             return None
@@ -124,7 +124,7 @@ class Plan:
 
 
 def formatted(value: Any) -> str:
-    """Return a value of a VF's attribute as text."""
+    """Return the value of a VF's attribute as text."""
     if value is None:
         return "unknown"
     if isinstance(value, bool):
@@ -144,11 +144,11 @@ def make(
 ) -> Plan:
     """Return the plan; empty if the VF is as requested.
 
-    :param required: refuse what the NIC does not have; otherwise it is left
-        out, as for the baseline, which speaks of all NICs.
-    :param reset: how far a reset goes; None if it is none.
-    :param mtus: the least and the greatest MTU that the VF's interface
-        takes; None if that is not known.
+    :param required: whether to refuse an attribute that the NIC lacks; else it
+        is left out, as for the baseline, which is for all NICs.
+    :param reset: depth of the reset; None for no reset.
+    :param mtus: the lowest and the highest MTU of the VF's interface; None if
+        unknown.
     :raises NicError: if the family or the link does not allow it.
     """
     notes: list[str] = []
@@ -174,7 +174,7 @@ def make(
     if note is not None:
         notes.append(note)
     if again is None and reset is not None and Attribute.DRIVER not in changed:
-        # Trusted, it may have set filters, which a rebind has the PF forget.
+        # A trusted VF may have set filters, which a rebind clears.
         fresh = reset.fresh or bool(observed.settings.trust)
         again = _why_fresh_rebind(pf, observed, fresh=fresh)
     return Plan(
@@ -201,11 +201,11 @@ def _act(reset: Reset | None, desired: VfSettings, rebind: str | None) -> Act:
 
 
 def _remaining(family: Family, observed: VfState) -> str | None:
-    """Return what the PF keeps of a VF's last use, a clause, if anything.
+    """Return what the PF keeps of a VF's last use, as a clause.
 
-    A VF that is trusted may set filters for any MAC, and gets what is sent
-    to it; so may one without an administrative MAC, which no tenant has but
-    macvlans set theirs on.
+    A trusted VF may set filters for any MAC, and receives the frames for it.
+    So may one without an administrative MAC: no tenant has such a VF, but
+    macvlans set filters on it.
     """
     if family.filter_release is FilterRelease.REBIND or not (
         observed.settings.trust or observed.keeps_filters
@@ -217,9 +217,9 @@ def _remaining(family: Family, observed: VfState) -> str | None:
 def _expected(
     family: Family, observed: VfState, desired: VfSettings, required: bool
 ) -> dict[Attribute, Any]:
-    """Return what a VF is to be, as far as it is looked at.
+    """Return the expected settings of a VF, as far as they are checked.
 
-    :raises NicError: if the family does not take it.
+    :raises NicError: if the family does not accept them.
     """
     expect = {}
     for each in Attribute:
@@ -239,10 +239,10 @@ def _is_beside(
     value: Any,
     required: bool,
 ) -> bool:
-    """Return whether an attribute is not to be looked at.
+    """Return whether an attribute is left out.
 
-    :raises NoSuchDevice: if it is of an interface that is not here.
-    :raises UnsupportedByNic: if the MAC cannot be taken away.
+    :raises NoSuchDevice: if it belongs to an interface that is not here.
+    :raises UnsupportedByNic: if the MAC cannot be removed.
     """
     if attribute in _NETDEV and observed.netdev is None:
         if not required or rules.is_neutral(attribute, value):
@@ -277,7 +277,7 @@ def _keeps_mac(family: Family, observed: VfState, required: bool) -> bool:
 def _round(
     family: Family, expect: dict[Attribute, Any], notes: list[str]
 ) -> None:
-    """Put the rate that the NIC keeps in place of the requested one."""
+    """Replace the requested rate with the one that the NIC keeps."""
     requested = expect.get(Attribute.MAX_TX_RATE)
     if requested is None:
         return
@@ -294,7 +294,7 @@ def _round(
 def _payload(
     observed: VfSettings, expect: dict[Attribute, Any], steps: tuple[Step, ...]
 ) -> dict[Attribute, Any]:
-    """Return what to write through the PF, groups completed."""
+    """Return what to write through the PF, with whole groups."""
     payload = {
         step.attribute: step.after
         for step in steps
@@ -330,13 +330,13 @@ def _why_rebind(
     expect: Mapping[Attribute, Any],
     changed: Collection[Attribute],
 ) -> tuple[str | None, str | None]:
-    """Return why the VF's driver is to be bound again, and a note.
+    """Return why the VF's driver has to be bound again, and a note.
 
-    A VF's interface keeps the MAC that it came up with, or that somebody
-    set inside.
+    A VF's interface keeps the MAC that it came up with, or one that was set
+    inside.
 
-    :param expect: what the VF is to be.
-    :param changed: what of that is not so yet.
+    :param expect: expected settings of the VF.
+    :param changed: expected attributes that differ now.
     :raises VfBusy: if that would take something from its user.
     """
     device = observed.device
@@ -362,13 +362,13 @@ def _why_rebind(
 def _why_fresh_rebind(pf: Pf, observed: VfState, *, fresh: bool) -> str | None:
     """Return why a reset binds the VF's driver again; None if it does not.
 
-    :param fresh: whether it does so in any case.
+    :param fresh: whether the reset asks for it in any case.
     :raises VfBusy: if that would take something from its user.
     """
     device = observed.device
     if device.driver is None:
-        # Whoever unbound it last did not come to bind it. The kernel binds
-        # nothing to the VFs of a PF that does not probe.
+        # It was not bound again after an unbind. The kernel binds no driver to
+        # VFs of a PF that does not probe.
         return None if pf.probes is False else "it has no driver"
     if not fresh or is_vfio(device.driver) or device.elsewhere:
         return None
@@ -394,9 +394,9 @@ def _resets_function(
 
 
 def _refuse_if_used(observed: VfState) -> None:
-    """Refuse to bind a driver under what this namespace shows on a VF.
+    """Refuse to rebind a driver that something in this namespace needs.
 
-    :raises VfBusy: for what would lose it.
+    :raises VfBusy: if something on the VF would be cut off.
     """
     if users := use.why_not(use.shown(observed), Act.BIND):
         raise errors.VfBusy(
@@ -410,13 +410,13 @@ def _needs_rebind(
     family: Family, device: VfDevice, mac: str, *, changes: bool
 ) -> bool:
     if mac == NO_MAC:
-        # No driver gives up by itself a MAC that was set inside or before.
+        # A driver keeps a MAC that was set inside or before.
         return changes or device.address_type == ADDRESS_SET
     if changes and family.mac_effect is MacEffect.NOW:
         return False
     if changes and device.address_type == ADDRESS_RANDOM:
-        # iavf takes the MAC without saying that it is random no longer:
-        # later it could not be told from one that was made up.
+        # iavf takes the MAC, but still reports it as random: later it would
+        # look like one that was made up.
         return True
     if device.mac == mac:
         return False

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Provisioning of VFs: as many as configured, and no harm to others."""
+"""Provisioning of VFs: the configured number, without harm to users."""
 
 import contextlib
 import dataclasses
@@ -42,19 +42,19 @@ LOG = logging.getLogger(__name__)
 #: How long VFs may take to come up, seconds: 63 took 10 s (shulou.com).
 READY_S = 30.0
 
-#: Who holds a VF that is bound to vfio-pci; None for nobody.
+#: Returns who holds a VF that is bound to vfio-pci; None for nobody.
 Holder = Callable[[VfId, VfDevice], str | None | Unknown]
 
 #: The unit that makes VFs at boot.
 SERVICE = "sriov-rt-vfs"
 
-#: More than any host has PFs.
+#: More than the PFs of any host.
 MAX_WORDS = 256
 MAX_WORD = 64
 
 
 class Mode(enum.StrEnum):
-    """Purpose of VFs: the host's interfaces, or passthrough to guests."""
+    """Purpose of VFs: interfaces of the host, or passthrough to guests."""
 
     HOST = "host"
     GUESTS = "guests"
@@ -62,10 +62,10 @@ class Mode(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Amount:
-    """How many VFs a PF is to have.
+    """Desired number of VFs of a PF.
 
-    :param mac: of the interface of VF 0, the first of consecutive ones; None
-        for what the VFs' driver makes up.
+    :param mac: MAC of VF 0's interface, followed by consecutive ones; None for
+        MACs that the VFs' driver makes up.
     """
 
     pf: str
@@ -74,7 +74,7 @@ class Amount:
     mac: str | None = None
 
     def mac_of(self, index: int) -> str | None:
-        """Return the MAC that the interface of a VF is to have."""
+        """Return the desired MAC of a VF's interface."""
         if self.mac is None:
             return None
         number = int(self.mac.replace(":", ""), 16) + index
@@ -82,11 +82,11 @@ class Amount:
 
 
 def parse(words: Sequence[str], default: Mode) -> tuple[Amount, ...]:
-    """Return what ``[nic] vfs`` says.
+    """Return the amounts in ``[nic] vfs``.
 
-    :param default: the mode of those that name none.
-    :raises ParseError: for a word that is not PF:NUMBER or PF:NUMBER:MODE,
-        or a PF that comes twice.
+    :param default: mode of words that name none.
+    :raises ParseError: for a word that is not PF:NUMBER or PF:NUMBER:MODE, or
+        a PF that occurs twice.
     """
     if len(words) > MAX_WORDS:
         raise parse_errors.ParseError(
@@ -124,10 +124,10 @@ def _parse(word: str, default: Mode) -> Amount:
 def with_macs(
     amounts: Sequence[Amount], words: Sequence[str]
 ) -> tuple[Amount, ...]:
-    """Return amounts with what ``[nic] vf_macs`` says.
+    """Return amounts with the MACs in ``[nic] vf_macs``.
 
-    :raises ParseError: for a word that is not PF:MAC, a PF without VFs of
-        the host's, one that comes twice, or MACs that two VFs would have.
+    :raises ParseError: for a word that is not PF:MAC, a PF without VFs for the
+        host, one that occurs twice, or MACs of two VFs that are equal.
     """
     firsts: dict[str, str] = {}
     hosts = {each.pf for each in amounts if each.mode is Mode.HOST}
@@ -155,7 +155,7 @@ def with_macs(
         first = int(each.mac.replace(":", ""), 16)
         last = first + max(each.number, 1) - 1
         numbers = set(range(first, last + 1))
-        # In another first octet they are of groups, as every second one is.
+        # With another first octet the MACs may be multicast.
         if taken & numbers or not first or first >> 40 != last >> 40:
             raise parse_errors.ParseError(
                 "[nic] vf_macs",
@@ -170,9 +170,9 @@ def with_macs(
 class Provision:
     """Plan of the changes to one PF's number of VFs.
 
-    :param pf: as it is now.
-    :param numbers: what is written to sriov_numvfs, in turn.
-    :param probe: whether drivers are to be bound to new VFs.
+    :param pf: present state of the PF.
+    :param numbers: numbers that are written to sriov_numvfs, in turn.
+    :param probe: whether drivers are bound to new VFs.
     """
 
     pf: Pf
@@ -183,16 +183,16 @@ class Provision:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be done."""
+        """Whether there is nothing to do."""
         return not self.numbers
 
     @property
     def binds(self) -> bool:
-        """Whether VFs are made, and the kernel binds their drivers."""
+        """Whether VFs are made and the kernel binds their drivers."""
         return self.probe and len(self.pf.vfs) != self.amount.number
 
     def lines(self) -> Iterator[str]:
-        """Yield it as text."""
+        """Yield the plan as text."""
         now, mode = len(self.pf.vfs), self.amount.mode
         if self.is_empty:
             yield f"{self.pf.name}: {now} VFs for {mode}, nothing to do"
@@ -204,7 +204,7 @@ class Provision:
         yield from (f"  note: {note}" for note in self.notes)
 
     def to_plain(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the plan as a JSON object."""
         return {
             "pf": self.pf.name,
             "now": len(self.pf.vfs),
@@ -222,11 +222,11 @@ def make(
     amount: Amount,
     users: Sequence[tuple[str, str]],
 ) -> Provision:
-    """Return what makes a PF have the VFs that it is to have.
+    """Return the plan that gives a PF its desired VFs.
 
-    :param users: (VF, who or what uses it) of those that are in use.
-    :raises OutOfRange: if it cannot have so many.
-    :raises VfsInUse: if VFs that are in use would have to go.
+    :param users: (VF, who or what uses it) of the VFs in use.
+    :raises OutOfRange: if the PF cannot have so many VFs.
+    :raises VfsInUse: if VFs in use would have to be removed.
     """
     limit = min(pf.total_vfs, family.max_vfs or pf.total_vfs)
     if amount.number > limit:
@@ -264,8 +264,8 @@ def users(
 ) -> tuple[tuple[str, str], ...]:
     """Return (VF, who or what uses it) of each VF of a PF in use.
 
-    :param known: the use of VFs as nic.vfs.Users has it.
-    :param act: what must not happen to one in use.
+    :param known: use of VFs by address, as from nic.vfs.Users.
+    :param act: act that is about to be taken on them.
     """
     found = []
     for state in states:
@@ -281,7 +281,7 @@ def _use(
     holder: Holder,
     known: Use | None,
 ) -> Use:
-    """Return the use of a VF with what this namespace shows of it."""
+    """Return the use of a VF, with what this namespace shows of it."""
     seen = use.with_holders(
         use.shown(state) if known is None else known, state
     )
@@ -300,9 +300,9 @@ def _use(
 def apply(
     kernel: Kernel, family: Family, desired: Provision, clock: Clock
 ) -> Pf:
-    """Do it, and wait until the VFs are up as they should be.
+    """Apply a plan, and wait until the VFs are up.
 
-    :raises NotReady: if they are not in time.
+    :raises NotReady: if they are not up in time.
     """
     name = desired.pf.name
     for number in desired.numbers:
@@ -335,7 +335,7 @@ def apply(
 
 
 def _missing(kernel: Kernel, desired: Provision, pf: Pf) -> str | None:
-    """Return what is not yet as it should be, a clause."""
+    """Return what is not ready yet, as a clause; None if all is."""
     if len(pf.vfs) != desired.amount.number:
         return f"it has {len(pf.vfs)} VFs and not {desired.amount.number}"
     if desired.pf.carrier and not pf.carrier:
@@ -350,10 +350,10 @@ def _missing(kernel: Kernel, desired: Provision, pf: Pf) -> str | None:
 def configured(
     files: Sequence[str] | None,
 ) -> tuple[tuple[Amount, ...], float]:
-    """Return what ``[nic]`` says: the amounts, and the time for PFs.
+    """Return the amounts in ``[nic]``, and the time limit for PFs.
 
-    :param files: None for those of sriov-rt.
-    :raises ConfigurationUnreadable: if one cannot be read.
+    :param files: configuration files; None for those of sriov-rt.
+    :raises ConfigurationUnreadable: if a file cannot be read.
     :raises OptionRejected: for an option with a bad value.
     """
     with config.reading():
@@ -365,7 +365,7 @@ def configured(
 def check(conf: cfg.ConfigOpts, service: str) -> tuple[Amount, ...]:
     """Register and read every option of ``[nic]``; return the amounts.
 
-    :raises OptionRejected: naming the first option with a bad value.
+    :raises OptionRejected: with the first option that has a bad value.
     """
     conf.register_opts(options.NIC_OPTS, group=options.GROUP)
     config.check(conf, ((options.GROUP, options.NIC_OPTS),), service)
@@ -382,10 +382,10 @@ def check(conf: cfg.ConfigOpts, service: str) -> tuple[Amount, ...]:
 
 
 class Provisioning:
-    """The work over all PFs.
+    """Provisioning of all PFs.
 
-    :param holder: who holds a VF that is bound to vfio-pci.
-    :param users: who uses VFs, in any network namespace.
+    :param holder: returns who holds a VF that is bound to vfio-pci.
+    :param users: returns the users of VFs, in any network namespace.
     :param log: logs a step that takes long.
     """
 
@@ -404,15 +404,15 @@ class Provisioning:
     def plan(
         self, desired: Sequence[Amount], timeout_s: float
     ) -> tuple[Provision, ...]:
-        """Return what is to be done to each PF; nothing is done yet.
+        """Return the plan for each PF; nothing is changed yet.
 
         :param timeout_s: how long a PF may take to appear, seconds.
-        :raises NicError: if it cannot be done to one of them.
+        :raises NicError: if a PF cannot have its VFs.
         """
         return tuple(self._plan(each, timeout_s) for each in desired)
 
     def apply(self, plans: Sequence[Provision]) -> None:
-        """Do it.
+        """Apply plans.
 
         :raises NicError: for the first PF that fails.
         """
@@ -438,8 +438,8 @@ class Provisioning:
     def _set_macs(self, done: Provision) -> None:
         """Give the interfaces of idle VFs their MACs.
 
-        One that was made just now may be up already: udev and what sets up
-        the host's networks were as quick.
+        An interface that was just made may be up already: udev and the host's
+        network setup can be that quick.
         """
         if done.amount.mac is None:
             return
@@ -450,7 +450,7 @@ class Provisioning:
                 try:
                     self._set_mac(vf, done.amount, act)
                 except errors.NoSuchDevice:
-                    # udev has given its interface another name meanwhile.
+                    # udev has renamed its interface in between.
                     self._set_mac(vf, done.amount, act)
 
     def _set_mac(self, vf: VfId, amount: Amount, act: Act) -> None:
@@ -496,7 +496,7 @@ class Provisioning:
 
         pf = waiting.until(self._vfs.clock, timeout_s, there)
         if pf is None:
-            # Once more, for its error.
+            # Try once more, to get its error.
             pf = kernel.pf(amount.pf)
         return make(
             self._vfs.families.of(pf),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rules of NIC families: the values that each takes, and as what."""
+"""Rules of NIC families: the values that each accepts."""
 
 import dataclasses
 import re
@@ -25,25 +25,25 @@ MAX_MTU = 65535
 #: IFLA_VF_RATE has 32 bits.
 MAX_RATE = 2**32 - 1
 
-#: What an attribute is on a NIC that does not have it.
+#: Attributes as they are on a NIC that lacks them.
 NEUTRAL = dataclasses.replace(BASELINE, spoofchk=None)
 
 _DRIVER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def is_neutral(attribute: Attribute, value: Any) -> bool:
-    """Return whether a value is what a NIC without the attribute has."""
+    """Return whether a value is that of a NIC without the attribute."""
     return bool(value is not None and value == getattr(NEUTRAL, attribute))
 
 
 def check(
     family: Family, device: str, attribute: Attribute, value: Any
 ) -> None:
-    """Refuse what the family does not take in any state of the link.
+    """Refuse a value that the family never accepts.
 
-    :param device: the VF, for the error.
-    :raises UnsupportedByNic: if it does not have the attribute or value.
-    :raises OutOfRange: if the value is none that any NIC takes.
+    :param device: VF, for the error.
+    :raises UnsupportedByNic: if it lacks the attribute or value.
+    :raises OutOfRange: if no NIC accepts the value.
     """
     if family.supports(attribute) is Support.NO and not is_neutral(
         attribute, value
@@ -74,9 +74,9 @@ def check_rates(
 ) -> None:
     """Refuse effective rates that the NIC would refuse or not keep.
 
-    :param minimum: Mbit/s; so is the maximum.
+    :param minimum: Mbit/s; likewise the maximum.
     :raises OutOfRange: if a rate is not within its bounds.
-    :raises LinkNeeded: if the PF's link is not as rates need it.
+    :raises LinkNeeded: if the PF's link does not allow rates.
     """
     _check_link(family, device, pf)
     rate = family.rate
@@ -98,8 +98,8 @@ def check_rates(
 def check_mtu(device: str, value: int, bounds: tuple[int, int]) -> None:
     """Refuse an MTU that the VF's driver would refuse.
 
-    :param bounds: the least and the greatest that it takes, bytes.
-    :raises OutOfRange: if it is not within them.
+    :param bounds: the lowest and the highest MTU, bytes.
+    :raises OutOfRange: if it is not within the bounds.
     """
     least, most = bounds
     if not least <= value <= most:
@@ -128,9 +128,9 @@ def _check_link(family: Family, device: str, pf: Pf) -> None:
 
 
 def mac_problem(value: str) -> str | None:
-    """Return why a text cannot be a VF's MAC, a clause; None if it can.
+    """Return why a text cannot be a VF's MAC, as a clause; None if it can.
 
-    :param value: in lower case.
+    :param value: text in lower case.
     """
     if not link.is_mac(value):
         return f"{value!r} is no MAC in lower case"

@@ -28,10 +28,10 @@ Reader = Callable[[str], Any]
 
 
 def parse(words: Iterable[str]) -> VfSettings:
-    """Return the settings that words say.
+    """Return the settings in words.
 
     :param words: each ``attribute=value``; a MAC may also be ``none``.
-    :raises ParseError: for a word that is not so, or an attribute twice.
+    :raises ParseError: for any other word, or an attribute that occurs twice.
     """
     found: dict[str, Any] = {}
     for word in words:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""PFs and VFs in sysfs, read and written."""
+"""Reading and writing of PFs and VFs in sysfs."""
 
 import fnmatch
 import os
@@ -34,7 +34,7 @@ from sriov_rt.parse import numbers
 
 DRIVERS = "sys/bus/pci/drivers"
 
-#: A file of sysfs is a page at the most.
+#: A file of sysfs is at most a page.
 PAGE = 4096
 
 _HEX = re.compile(r"0x([0-9a-f]{1,8})")
@@ -45,13 +45,13 @@ T = TypeVar("T")
 
 
 def _text(root: Root, relative: str) -> str | None:
-    """Return the text of a file, without white space around it."""
+    """Return the text of a file, stripped of white space."""
     text = root.read_text(relative, PAGE, may_be_empty=True)
     return None if isinstance(text, Unknown) else text.strip()
 
 
 def _link(root: Root, relative: str) -> str | None:
-    """Return the last part of what a link leads to."""
+    """Return the last part of a link's target."""
     return known_or(values.link_name(root, relative), None)
 
 
@@ -69,10 +69,10 @@ def write(
 ) -> None:
     """Write one value to a file of sysfs.
 
-    :param relative: path below the root; it has to be there.
-    :param device: what the file is of, for the error.
-    :raises NicError: as the kernel's errno says; NotPermitted for a file
-        that a link leads to outside of the root.
+    :param relative: path below the root; the file has to exist.
+    :param device: device of the file, for the error.
+    :raises NicError: by the kernel's errno; NotPermitted if a link leads
+        outside the root.
     """
     path = pathlib.Path(root.path, relative)
     try:
@@ -92,16 +92,16 @@ def write(
 
 
 class Sysfs:
-    """PFs and VFs of a host, as sysfs has them.
+    """PFs and VFs of a host, as sysfs shows them.
 
-    :param root: where sysfs and procfs are.
+    :param root: root of sysfs and procfs.
     """
 
     def __init__(self, root: Root) -> None:
         self._root = root
 
     def pfs(self) -> tuple[str, ...]:
-        """Return the interfaces of the PFs that can have VFs, sorted."""
+        """Return the interfaces of PFs that can have VFs, sorted."""
         listed = _names(self._root, NET)
         if listed is None:
             listed = self._known(f"/{NET}", self._root.list_dir(NET))
@@ -114,7 +114,7 @@ class Sysfs:
     def pf(self, name: str) -> Pf:
         """Return a PF.
 
-        :raises NotAPf: if it can have no VFs.
+        :raises NotAPf: if it cannot have VFs.
         :raises NoSuchDevice: if there is no such interface.
         """
         names.parse_interface(name)
@@ -150,9 +150,9 @@ class Sysfs:
         )
 
     def locate(self, name: str) -> VfId:
-        """Return the VF of a PCI address or an interface.
+        """Return the VF with a PCI address or an interface.
 
-        :raises NotAVf: if it is no VF.
+        :raises NotAVf: if the device is no VF.
         :raises NoSuchDevice: if there is no such device.
         """
         address = name
@@ -181,10 +181,10 @@ class Sysfs:
     def device(self, vf: VfId) -> VfDevice:
         """Return the PCI device of a VF and its interface.
 
-        ``promisc`` and ``allmulti`` are on here, too, if only something on
-        top of the interface needs it.
+        ``promisc`` and ``allmulti`` are also on here if only an upper
+        interface needs them.
 
-        :raises NoSuchDevice: if it is gone.
+        :raises NoSuchDevice: if the VF is gone.
         """
         device = f"{DEVICES}/{vf.address}"
         if _text(self._root, f"{device}/vendor") is None:
@@ -194,10 +194,10 @@ class Sysfs:
         bare = VfDevice(
             driver=_link(self._root, f"{device}/driver"),
             netdev=netdev,
-            # The directory stays when the interface has moved.
+            # The directory remains after the interface has moved.
             elsewhere=listed is not None and not listed,
             iommu_group=_number(_link(self._root, f"{device}/iommu_group")),
-            # -1 where the platform has none.
+            # It is -1 if the platform has none.
             numa_node=_number(_text(self._root, f"{device}/numa_node")),
         )
         return bare if netdev is None else self._whole(bare)
@@ -205,10 +205,10 @@ class Sysfs:
     def check_driver(self, vf: VfId, driver: str) -> None:
         """Refuse a driver that cannot be bound to a VF.
 
-        It would be asked only when the VF has lost the one that it has.
+        The kernel would only refuse it once the VF has lost its driver.
 
-        :raises DriverMissing: if the kernel has none of the name.
-        :raises UnsupportedByNic: if it is for other devices.
+        :raises DriverMissing: if the kernel has no driver of that name.
+        :raises UnsupportedByNic: if the driver is for other devices.
         """
         _find(self._root, vf, driver)
         device = f"{DEVICES}/{vf.address}"
@@ -224,7 +224,7 @@ class Sysfs:
         ):
             return
         patterns = _pci_aliases(self._root, release.strip(), module)
-        # Those that take what they are given, such as vfio-pci, name none.
+        # Drivers that take any device, such as vfio-pci, name none.
         if patterns and not any(
             fnmatch.fnmatchcase(modalias.strip(), each) for each in patterns
         ):
@@ -235,12 +235,12 @@ class Sysfs:
             )
 
     def bind(self, vf: VfId, driver: str | None) -> None:
-        """Take a VF from its driver, and bind it to another or the same.
+        """Unbind a VF from its driver, and bind it to the same or another.
 
-        :param driver: None for the one that the kernel chooses.
+        :param driver: name of the driver; None for the kernel's choice.
         :raises DriverMissing: if there is no such driver.
-        :raises NicError: as the kernel's errno says; the VF may then have
-            none.
+        :raises NicError: by the kernel's errno; the VF may then have no
+            driver.
         """
         device = f"{DEVICES}/{vf.address}"
         if driver is not None:
@@ -255,7 +255,7 @@ class Sysfs:
             else:
                 _write(self._root, vf, f"{DRIVERS}/{driver}/bind", vf.address)
         if not is_vfio(driver):
-            # Whoever binds it next finds it as the kernel made it.
+            # The next bind finds the VF as the kernel made it.
             _write(self._root, vf, f"{device}/driver_override", "")
 
     def flr(self, vf: VfId) -> None:
@@ -265,8 +265,8 @@ class Sysfs:
     def provision(self, pf: str, number: int, *, probe: bool) -> None:
         """Set how many VFs a PF has.
 
-        :param probe: whether drivers are bound to new ones.
-        :raises VfBusy: if it has another number, not 0, already.
+        :param probe: whether drivers are bound to new VFs.
+        :raises VfBusy: if it already has VFs, and another number of them.
         """
         device = f"{NET}/{names.parse_interface(pf)}/device"
         attribute = "sriov_drivers_autoprobe"
@@ -325,7 +325,7 @@ class Sysfs:
 
     def _speed(self, path: str) -> int | None:
         speed = known_or(values.integer(self._root, path, minimum=-1), None)
-        # Some drivers give SPEED_UNKNOWN, -1, as unsigned.
+        # Some drivers return SPEED_UNKNOWN, -1, as unsigned.
         return None if speed in (None, -1, 0, 2**32 - 1) else speed
 
     def _known(self, device: str, value: T | Unknown) -> T:
@@ -334,7 +334,7 @@ class Sysfs:
         return value
 
     def _whole(self, bare: VfDevice) -> VfDevice:
-        """Return the device with what its interface says."""
+        """Return the device, completed with its interface's attributes."""
         inner = f"{NET}/{bare.netdev}"
         flags = _matching(_FLAGS, _text(self._root, f"{inner}/flags"))
         address = _text(self._root, f"{inner}/address") or ""
@@ -371,7 +371,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _pci_aliases(root: Root, release: str, module: str) -> list[str]:
-    """Return the PCI devices that a module is for, as modprobe reads them."""
+    """Return the PCI aliases of a module, as modprobe reads them."""
     path = pathlib.Path(root.path, "lib/modules", release, "modules.alias")
     found = []
     try:

@@ -39,7 +39,7 @@ def interface(state: VfState) -> str:
 
 
 def to_plain(state: VfState) -> dict[str, Any]:
-    """Return a VF as JSON has it."""
+    """Return a VF as a JSON object."""
     found = dataclasses.asdict(state)
     device = found.pop("device")
     found.pop("baseline")
@@ -51,7 +51,7 @@ def to_plain(state: VfState) -> dict[str, Any]:
 
 
 def plan_to_plain(made: plan.Plan) -> dict[str, Any]:
-    """Return a plan as JSON has it."""
+    """Return a plan as a JSON object."""
     return {
         "vf": dataclasses.asdict(made.vf),
         "family": made.family,
@@ -78,7 +78,7 @@ def row(state: VfState) -> tuple[str, ...]:
 
 
 def holders_of(state: VfState) -> str:
-    """Return who holds a VF, and how it is with them."""
+    """Return the holders of a VF, with their states."""
     found = [f"{each} ({each.state})" for each in state.tenancy.holders]
     return ", ".join(found) or "-"
 

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tenancy of VFs: whose each VF of this host is, in one file a VF.
+"""Tenancy of VFs: the holders of each VF of this host, in a file each.
 
-Pods, VMIs, libvirt's domains and ports of Neutron's own agent are written
-down here by who gives them a VF, before it is touched. Ports of
-``sriov-rt vif`` have their records in ``sriov_rt.vif.records``, and here what
-their VF was set to. The judge of use reads both (:mod:`sriov_rt.nic.use`).
+Pods, VMIs, libvirt's domains and ports of Neutron's own agent are recorded
+here by whoever gives them a VF, before it is touched. Ports of ``sriov-rt
+vif`` have their records in ``sriov_rt.vif.records``, and here the settings of
+their VF. The judge of use reads both (:mod:`sriov_rt.nic.use`).
 
-A file counts for the device that it was written for: a VF that was made
-again has another inode in sysfs, and is nobody's. A file that cannot be read
-is a quarantine of somebody unknown. The files are in /run, so that they end
-with the boot as the VFs do.
+A file belongs to the device that it was written for: a VF that was made again
+has another inode in sysfs, and no holder. A file that cannot be read is a
+quarantine by an unknown holder. The files are in /run, so that they end with
+the boot as the VFs do.
 
-A VF is claimed under its lock: look, write down, let go; whoever sets a VF
-without being written down holds the lock meanwhile. It is the innermost one:
-a port's lock, then its network's, then its parent's, then its VF's.
+A VF is claimed under its lock: look, record, release; a process that sets a VF
+without a record holds the lock throughout. It is the innermost lock: a port's,
+then its network's, then its parent's, then its VF's.
 """
 
 import contextlib
@@ -43,36 +43,36 @@ from sriov_rt.nic import waiting
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 
-#: Whose each VF is, and what its PF may keep of it; one file a VF.
+#: Directory of the files: holders of each VF, and what its PF may keep.
 DIRECTORY = "run/sriov-rt/vfs"
 
-#: Raised by one when an older reader would misread a newer file.
+#: Increased by one when an older reader would misread a newer file.
 SCHEMA_VERSION = 1
 
 #: The longest file, in bytes, and the longest text in it, in characters.
 MAX_FILE = 16 * 1024
 MAX_TEXT = 2000
 
-#: Seconds that another process may have a VF. Binding a driver again takes
-#: up to 35 s (nic.driver_binding), a container runtime waits two minutes.
+#: Seconds that another process may hold a VF. Rebinding a driver takes up to
+#: 35 s (nic.driver_binding); a container runtime waits two minutes.
 LOCK_S = 60.0
 
 _LOCK = ".lock."
 
-#: Of an inode that the kernel does not tell.
+#: Inode that the kernel does not show.
 UNKNOWN_INODE = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reset:
-    """How far a reset goes.
+    """Depth of a reset.
 
-    :param fresh: bind the VF's driver again, for what it was out of sight:
-        that undoes what no attribute here speaks of (XDP, alternative names,
-        group, queue length, offloads, rings, coalescing, RPS and XPS). Of
-        a family that needs it, the function is reset before.
-    :param shared: the VF stays a parent of many tenants' subinterfaces:
-        filters that are left of one harm no other.
+    :param fresh: whether to rebind the VF's driver after use out of sight:
+        that undoes what no attribute here covers (XDP, alternative names,
+        group, queue length, offloads, rings, coalescing, RPS and XPS). In a
+        family that needs it, the function is reset before.
+    :param shared: whether the VF stays a parent of many tenants'
+        subinterfaces: filters that one has left do not harm others.
     """
 
     fresh: bool = False
@@ -94,12 +94,12 @@ class Kind(enum.StrEnum):
 class Manager(NamedTuple):
     """Rules for one kind of holders.
 
-    :param before: how far a VF is reset before one has it.
-    :param after: how far afterwards.
-    :param guest: whether it has the VF in a guest, which goes on with one
-        that is set through its PF.
-    :param beside: whose VF it may have as well, for the same guest.
-    :param ends: what ends a quarantine of one, a clause.
+    :param before: depth of the reset before a holder gets the VF.
+    :param after: depth of the reset afterwards.
+    :param guest: whether the VF is in a guest, which continues if the VF is
+        set through its PF.
+    :param beside: kind that may hold the VF, too, for the same guest.
+    :param ends: what ends a quarantine, as a clause.
     """
 
     before: Reset
@@ -122,24 +122,24 @@ MANAGERS: Mapping[Kind, Manager] = types.MappingProxyType(
             Reset(fresh=True),
             Reset(fresh=True),
             guest=True,
-            # Its virt-launcher's.
+            # The pod of its virt-launcher.
             beside=Kind.POD,
             ends="the node hook tries again, or " + _BY_HAND,
         ),
         Kind.DOMAIN: Manager(
-            # libvirt takes it from its driver next, and vfio-pci resets its
+            # libvirt unbinds it from its driver next, and vfio-pci resets its
             # function: nothing of its interface is left.
             Reset(),
             Reset(fresh=True),
             guest=True,
-            # Of an instance of Nova's.
+            # The port of a Nova instance.
             beside=Kind.PORT,
             ends="the domain's next end tries again, or " + _BY_HAND,
         ),
         Kind.PORT: Manager(
-            # Nova and libvirt have set it before its agent hears of it.
+            # Nova and libvirt set it before its agent learns of it.
             Reset(),
-            # Nova hands it on whatever its PF keeps of it.
+            # Nova hands it out again, whatever its PF keeps of it.
             Reset(shared=True),
             guest=True,
             beside=Kind.DOMAIN,
@@ -147,8 +147,8 @@ MANAGERS: Mapping[Kind, Manager] = types.MappingProxyType(
         ),
         Kind.UNKNOWN: Manager(Reset(), Reset(fresh=True), ends=_BY_HAND),
         Kind.WHOLE: Manager(Reset(fresh=True), Reset(fresh=True)),
-        # A driver that is bound again makes another interface, which the
-        # operator may have configured: that is done before its first port.
+        # Rebinding makes a new interface, without settings of the operator:
+        # that is done only before the first port.
         Kind.PARENT: Manager(Reset(shared=True), Reset(shared=True)),
     }
 )
@@ -157,7 +157,7 @@ MANAGERS: Mapping[Kind, Manager] = types.MappingProxyType(
 class State(enum.StrEnum):
     """State of a VF for its holder.
 
-    Leaving is one whose holder has left it, and which is not clean yet.
+    Leaving means that its holder has left it, and it is not clean yet.
     """
 
     PREPARING = "preparing"
@@ -168,14 +168,14 @@ class State(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Holder:
-    """Somebody who has a VF, or had it until it is clean.
+    """Holder of a VF, present or last until the VF is clean.
 
-    :param id: of the holder, by its manager.
-    :param name: for people, such as NAMESPACE/NAME; may be empty.
-    :param reason: why the VF is quarantined; empty if it is not.
-    :param driver: to give the VF back to; None for the kernel's choice.
-    :param network: name of the network, of a pod.
-    :param namespace: path of the network namespace, of a pod.
+    :param id: id of the holder at its manager.
+    :param name: label such as NAMESPACE/NAME; may be empty.
+    :param reason: why the VF is quarantined; else empty.
+    :param driver: driver to return the VF to; None for the kernel's choice.
+    :param network: name of a pod's network.
+    :param namespace: path of a pod's network namespace.
     """
 
     kind: Kind
@@ -189,7 +189,7 @@ class Holder:
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether the VF was not seen to be clean."""
+        """Whether the VF could not be shown to be clean."""
         return self.state is State.QUARANTINED
 
     @property
@@ -208,7 +208,7 @@ class Holder:
         )
 
     def clause(self, address: str) -> str:
-        """Return who has a VF, and what ends it if that is quarantined."""
+        """Return who has a VF, and what ends a quarantine."""
         if not self.is_quarantined:
             return f"{self} has it ({self.state})"
         ends = MANAGERS[self.kind].ends.format(address=address)
@@ -219,12 +219,12 @@ class Holder:
 class Tenancy:
     """Holders of a VF, beside the ports of ``sriov-rt vif``.
 
-    :param inode: of its device in sysfs.
+    :param inode: inode of its device in sysfs.
     :param holders: at most one of each kind.
-    :param filters: whether its PF may keep MAC filters of a use that ended,
-        until its VFs are made again (family.FilterRelease).
-    :param bound: whether its driver was bound again since it was made.
-    :param settings: what its ports need it to be; None without ports.
+    :param filters: whether its PF may keep MAC filters of a past use, until
+        its VFs are made again (family.FilterRelease).
+    :param bound: whether its driver was rebound since it was made.
+    :param settings: settings that its ports need; None without ports.
     """
 
     address: str
@@ -240,11 +240,12 @@ class Tenancy:
         return next(found, None)
 
     def others(self, kind: Kind | None) -> tuple[Holder, ...]:
-        """Return those who keep a manager from a VF.
+        """Return the holders that keep a manager from a VF.
 
-        Not its own, which it judges itself, nor the same guest's.
+        The manager's own holder, which it judges itself, is left out, and so
+        is the same guest's.
 
-        :param kind: None for somebody who holds no VF here.
+        :param kind: kind of the manager; None for one that holds no VF here.
         """
         beside = None if kind is None else MANAGERS[kind].beside
         return tuple(
@@ -256,7 +257,7 @@ class Tenancy:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to be written down."""
+        """Whether there is nothing to record."""
         return self == Tenancy(self.address, self.inode)
 
 
@@ -264,9 +265,9 @@ NOBODYS = Tenancy("")
 
 
 def parse(data: bytes) -> Tenancy:
-    """Return the tenancy that the bytes of a file are.
+    """Return the tenancy in the bytes of a file.
 
-    :raises SchemaError: if they are none.
+    :raises SchemaError: if they are no tenancy.
     """
     found = documents.load(Tenancy, data, MAX_FILE, SCHEMA_VERSION)
     kinds = [each.kind for each in found.holders]
@@ -276,9 +277,9 @@ def parse(data: bytes) -> Tenancy:
 
 
 def drift(tenancy: Tenancy, now: VfSettings) -> tuple[str, ...]:
-    """Return what was changed of a VF behind its ports, clauses.
+    """Return settings of a VF that others have changed, as clauses.
 
-    What the kernel does not tell is not compared.
+    Settings that the kernel does not report are not compared.
     """
     if tenancy.settings is None:
         return ()
@@ -300,10 +301,10 @@ def command(tenancy: Tenancy, now: VfSettings, pf: str, index: int) -> str:
 
 
 class Tenancies:
-    """The files of a host.
+    """The tenancy files of a host.
 
-    :param root: where sysfs and /run are.
-    :param clock: what the wait for a lock goes by; None for the system's.
+    :param root: root of sysfs and /run.
+    :param clock: clock of the wait for a lock; None for the system's.
     """
 
     def __init__(
@@ -314,10 +315,10 @@ class Tenancies:
         self.directory = self._root / DIRECTORY
 
     def get(self, address: str) -> Tenancy:
-        """Return whose the VF is that is at an address now.
+        """Return the tenancy of the VF that is at an address now.
 
-        What is of an earlier device there is over. Total: what cannot be
-        read is of somebody unknown.
+        A record of an earlier device is ignored. Total: an unreadable file is
+        a quarantine by an unknown holder.
         """
         inode = self._inode(address)
         if inode is None:
@@ -333,7 +334,7 @@ class Tenancies:
         return Tenancy(address, inode)
 
     def all(self) -> tuple[Tenancy, ...]:
-        """Return what is written down of any VF, by their addresses.
+        """Return the recorded tenancies of all VFs, by address.
 
         :raises NotRecorded: if the directory cannot be read.
         """
@@ -346,9 +347,9 @@ class Tenancies:
         return tuple(self.get(each) for each in names if _is_address(each))
 
     def of_kind(self, kind: Kind) -> list[tuple[str, Holder]]:
-        """Return the VFs that holders of a kind have, by their addresses.
+        """Return the VFs with holders of a kind, by address.
 
-        :raises NotRecorded: as of :meth:`all`.
+        :raises NotRecorded: as for :meth:`all`.
         """
         return [
             (each.address, holder)
@@ -357,11 +358,10 @@ class Tenancies:
         ]
 
     def check(self) -> None:
-        """Make the directory, and check that only root can write in it.
+        """Make the directory, and check that only root can write to it.
 
-        :raises NotKept: if it would end with this container, before the VFs
-            do.
-        :raises NotRecorded: if others can write there, or it cannot be made.
+        :raises NotKept: if it would end with this container, before the VFs.
+        :raises NotRecorded: if others can write to it, or it cannot be made.
         """
         if container.ends_with_container(self.directory):
             raise errors.NotKept(str(self.directory), self.directory)
@@ -374,10 +374,10 @@ class Tenancies:
 
     @contextlib.contextmanager
     def locked(self, address: str, seconds: float = LOCK_S) -> Iterator[None]:
-        """Hold a VF; a thread that has it already goes on.
+        """Hold the lock of a VF; a thread that has it already continues.
 
-        :param seconds: how long to wait for it.
-        :raises Locked: if another has it for longer.
+        :param seconds: how long to wait for the lock.
+        :raises Locked: if another process holds it for longer.
         :raises NotRecorded: if the directory cannot be used.
         """
         path = self.directory / f"{_LOCK}{address}"
@@ -400,10 +400,10 @@ class Tenancies:
                 own.pop(str(path), None)
 
     def assign(self, address: str, holder: Holder) -> None:
-        """Write down who has a VF; it replaces one of its kind.
+        """Record a holder of a VF; it replaces one of the same kind.
 
         :raises NoSuchDevice: if the VF is not there.
-        :raises NotRecorded: if it cannot be written; the old file stays.
+        :raises NotRecorded: if that fails; the old file stays.
         """
         with self.locked(address):
             now = self._present(address)
@@ -413,30 +413,30 @@ class Tenancies:
             self._put(dataclasses.replace(now, holders=(*others, holder)))
 
     def release(self, address: str, kind: Kind) -> None:
-        """Write down that no holder of a kind has a VF."""
+        """Record that no holder of a kind has a VF."""
         with self.locked(address):
             now = self.get(address)
             left = tuple(each for each in now.holders if each.kind != kind)
             self._put(dataclasses.replace(now, holders=left))
 
     def reset(self, address: str) -> None:
-        """Write down that a VF is clean, whoever it was quarantined for."""
+        """Record that a VF is clean, whoever it was quarantined for."""
         with self.locked(address):
             now = self.get(address)
             self._put(dataclasses.replace(now, holders=()))
 
     def bind(self, address: str) -> None:
-        """Write down that the driver of a VF was bound again."""
+        """Record that the driver of a VF was rebound."""
         self._change(address, bound=True)
 
     def note(self, address: str, settings: VfSettings | None) -> None:
-        """Write down what the ports on a VF need it to be."""
+        """Record the settings that the ports on a VF need."""
         self._change(address, settings=settings)
 
     def mark(self, address: str) -> None:
-        """Write down that a VF's PF may keep filters; see Tenancy.
+        """Record that a VF's PF may keep filters; see Tenancy.
 
-        :raises NotKept: and NotRecorded, see :meth:`check`.
+        :raises NotKept: or NotRecorded; see :meth:`check`.
         """
         self._change(address, filters=True)
 
@@ -496,14 +496,14 @@ class Tenancies:
         )
 
 
-#: What each thread holds, by the lock's path.
+#: The locks that each thread holds, by path.
 _mine = threading.local()
 
 os.register_at_fork(after_in_child=lambda: _mine.__dict__.clear())
 
 
 def _unknown(address: str, inode: int, problem: str) -> Tenancy:
-    """Return the tenancy of a VF of which it is not known whose it is."""
+    """Return the tenancy of a VF whose holder is unknown."""
     holder = Holder(Kind.UNKNOWN, "").quarantined(problem)
     return Tenancy(address, inode, (holder,), filters=True)
 

@@ -2,11 +2,11 @@
 
 """Judge of use: who uses a VF or a parent, and which acts that forbids.
 
-Whoever is about to touch a VF or a parent makes one :class:`Use` of it, and
-asks :func:`why_not` for the act. What forbids what is the table RULES and
-nothing else. Who holds a VF is read from :mod:`sriov_rt.nic.tenancy`, whose
-ports are on it from their records; ``sriov_rt.vif.tenants.uses`` adds what the
-kernel shows and, if that is requested, the guests.
+Before an act on a VF or a parent, the caller makes a :class:`Use` of it, and
+calls :func:`why_not`. Only the table RULES says what forbids which acts.
+Holders of a VF are read from :mod:`sriov_rt.nic.tenancy`, and its ports from
+their records; ``sriov_rt.vif.tenants.uses`` adds what the kernel shows and, on
+request, the guests.
 """
 
 import dataclasses
@@ -27,10 +27,10 @@ class Act(enum.StrEnum):
     """Action that is about to be taken on a VF or a parent.
 
     Set changes attributes through the PF and leaves the VF where it is. Bind
-    takes it from its driver. Reset brings it to the baseline, for which its
-    driver may be bound again. Provision gives its PF another number of VFs.
-    Hand out gives it to one port as a whole, share puts one port more on it.
-    Clean is a reset that nobody has requested.
+    takes it from its driver. Reset brings it to the baseline, and may rebind
+    its driver. Provision changes the number of VFs of its PF. Hand out gives
+    it to one port as a whole; share puts another port on it. Clean is a reset
+    that nobody has requested.
     """
 
     SET = "set"
@@ -48,26 +48,25 @@ class Use:
 
     Each clause names somebody or something, such as ``port p1 of web``.
 
-    :param whole: the port that has the VF to itself, a clause.
-    :param ports: the ports on it, by their records, clauses.
-    :param quarantined: the ports that are quarantined on it, clauses.
-    :param holders: who holds it, and has it in no guest, clauses.
-    :param guests: the guests that it is written down for, clauses.
-    :param kept: whom it is quarantined for, and what ends that, clauses.
-    :param drifted: what was changed of it behind its ports, clauses.
-    :param guest: who has it through vfio-pci; None for nobody, Unknown if
-        that cannot be found out.
-    :param driver: of the VF; None if it has none.
+    :param whole: clause of the port that has the VF to itself.
+    :param ports: clauses of the ports on it, by their records.
+    :param quarantined: clauses of the ports that are quarantined on it.
+    :param holders: clauses of its holders that are no guests.
+    :param guests: clauses of the guests that it is recorded for.
+    :param kept: clauses of quarantines by holders, and what ends them.
+    :param drifted: clauses of settings that others have changed.
+    :param guest: guest that has it through vfio-pci; None for nobody, Unknown
+        if that cannot be determined.
+    :param driver: driver of the VF; None if it has none.
     :param bare: whether its driver has not made its interface.
     :param elsewhere: whether its interface is in another network namespace.
-    :param on: what is on its interface and can be seen, in any namespace, a
-        clause each.
-    :param unseen: whether the kernel says that something is on it, while
-        nothing can be seen there.
-    :param up: the name of its interface if that is up.
-    :param addressed: the name of its interface if that has an address.
-    :param mac: its administrative MAC; None if it has none, or it is known
-        to be a leftover.
+    :param on: clauses of what is seen on its interface, in any namespace.
+    :param unseen: whether the kernel reports something on it, while nothing is
+        seen there.
+    :param up: name of its interface if that is up.
+    :param addressed: name of its interface if that has an address.
+    :param mac: its administrative MAC; None if it has none, or the MAC is
+        known to be a leftover.
     """
 
     whole: str | None = None
@@ -89,7 +88,7 @@ class Use:
 
     @property
     def is_seen(self) -> bool:
-        """Whether it is known who or what is on it."""
+        """Whether its users are known."""
         return bool(
             self.whole
             or self.ports
@@ -102,9 +101,9 @@ class Use:
 class Rule(NamedTuple):
     """A row of the table.
 
-    :param clauses: of a Use: who or what forbids the acts, nothing if the
-        fact is not so.
-    :param forbids: the acts that are not allowed then.
+    :param clauses: returns from a Use who or what forbids the acts; empty if
+        the fact does not apply.
+    :param forbids: acts that are then not allowed.
     """
 
     fact: str
@@ -113,10 +112,10 @@ class Rule(NamedTuple):
 
 
 _ALL = frozenset(Act)
-#: Acts after which nothing of the VF is as its user had it. To share a
-#: parent leaves everybody else alone.
+#: Acts that change the VF for its user. Sharing a parent leaves everybody else
+#: alone.
 _TAKING = _ALL - {Act.SHARE}
-#: Acts that take the VF away from its driver, whoever that serves.
+#: Acts that unbind the VF's driver, whoever uses it.
 _UNBINDING = frozenset({Act.BIND, Act.RESET, Act.PROVISION, Act.HAND_OUT})
 
 
@@ -143,28 +142,28 @@ RULES = (
         _ALL,
     ),
     Rule("a port is on it", lambda use: use.ports, _TAKING),
-    # What cannot be seen may be its tenant's still.
+    # An unseen interface may still be its tenant's.
     Rule("a port is quarantined on it", lambda use: use.quarantined, _ALL),
     Rule("a pod has it", lambda use: use.holders, _ALL),
-    # A manager that went away leaves it so: to reset it by hand ends that,
+    # A manager that has gone leaves the VF so: a manual reset ends that,
     # unless the guest is seen to have it.
     Rule(
         "a guest is to have it",
         lambda use: use.guests,
         _ALL - {Act.SET, Act.RESET},
     ),
-    # To reset it is what ends that.
+    # A reset ends the quarantine.
     Rule("it is quarantined", lambda use: use.kept, _ALL - {Act.RESET}),
-    # Who comes next would be on the network that somebody else chose.
+    # The next user would be on a network that somebody else chose.
     Rule(
         "it has drifted",
         lambda use: use.drifted,
         frozenset({Act.HAND_OUT, Act.SHARE}),
     ),
-    # A guest goes on with a VF that is set through its PF.
+    # A guest continues if its VF is set through the PF.
     Rule("a guest has it", _guest, _UNBINDING | {Act.SHARE, Act.CLEAN}),
-    # An interface that was kept for a guest is nobody's yet; only who is
-    # asked to may take it.
+    # A VF that is kept for guests may have no user yet; it is taken only on
+    # request.
     Rule("vfio-pci has it", _vfio, frozenset({Act.CLEAN})),
     Rule(
         "its interface is in another namespace",
@@ -184,10 +183,10 @@ RULES = (
     Rule(
         "something unseen is on it",
         lambda use: _if(use.unseen, "something that cannot be seen"),
-        # A parent's first port needs an idle one.
+        # The first port of a parent needs an idle one.
         _ALL,
     ),
-    # The host itself may use it: only who gives the number of VFs knows less.
+    # The host itself may use it, which only provisioning cannot know.
     Rule(
         "its interface is up",
         lambda use: _if(use.up is not None, f"{use.up} is up"),
@@ -200,7 +199,7 @@ RULES = (
         ),
         frozenset({Act.PROVISION, Act.HAND_OUT}),
     ),
-    # Its next owner's comes before its guest (see neutron.vf_cleaning).
+    # The next owner's MAC is set before its guest (see neutron.vf_cleaning).
     Rule(
         "it has an administrative MAC",
         lambda use: _if(
@@ -212,10 +211,10 @@ RULES = (
 
 
 def why_not(use: Use, act: Act) -> tuple[str, ...]:
-    """Return why an act is not allowed: clauses; empty if it is allowed.
+    """Return why an act is not allowed, as clauses; empty if it is.
 
-    :param use: the observation, as fresh as the caller can have it: whoever
-        acts has locked the parent, or observes again before each write.
+    :param use: an observation as fresh as possible: the caller has locked the
+        parent, or observes again before each write.
     """
     return tuple(
         clause
@@ -226,7 +225,7 @@ def why_not(use: Use, act: Act) -> tuple[str, ...]:
 
 
 def of(state: VfState, kind: Kind | None = None) -> Use:
-    """Return the use of a VF that its state alone says.
+    """Return the use of a VF by its state alone.
 
     :param kind: see Tenancy.others.
     """
@@ -236,9 +235,9 @@ def of(state: VfState, kind: Kind | None = None) -> Use:
 def with_holders(
     seen: Use, state: VfState | None, kind: Kind | None = None
 ) -> Use:
-    """Return a use with who holds the VF.
+    """Return a use completed with the holders of the VF.
 
-    :param state: None for what is no VF.
+    :param state: None if it is no VF.
     :param kind: see Tenancy.others.
     """
     if state is None:
@@ -268,9 +267,9 @@ def shown(
     unseen: bool = False,
     addressed: bool = False,
 ) -> Use:
-    """Return the use of a VF by what is on it, whoever holds it.
+    """Return the use of a VF by what is on it, without its holders.
 
-    What this namespace shows on its interface counts beside ``on``.
+    Without ``on``, what this namespace shows on its interface counts.
     """
     device = state.device
     uppers = (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Verbs on VFs: observe, plan, apply, verify, reset."""
+"""Operations on VFs: observe, plan, apply, verify, reset."""
 
 import dataclasses
 from collections.abc import Callable
@@ -37,12 +37,12 @@ from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 from sriov_rt.nic.waiting import Clock
 
-#: How long a VF is waited for that its PF does not tell of, seconds: while
-#: it resets, i40e and ice leave it out (rtnl_fill_vfinfo in
-#: net/core/rtnetlink.c drops those whose ndo_get_vf_config fails).
+#: How long to wait for a VF that its PF does not report, seconds: i40e and ice
+#: leave it out during its reset (rtnl_fill_vfinfo in net/core/rtnetlink.c
+#: drops those whose ndo_get_vf_config fails).
 RESETTING_S = 10.0
 
-#: A reset of what attributes say, and no more.
+#: A reset of attributes only.
 NO_DEEPER = Reset()
 
 
@@ -55,7 +55,7 @@ def observe(
 ) -> Mapping[int, VfState]:
     """Return VFs of a PF by their indices, in order.
 
-    :param indices: those that are requested.
+    :param indices: indices of the requested VFs.
     :raises NoSuchDevice: if one has gone.
     :raises TryAgain: if one is still resetting.
     """
@@ -67,7 +67,7 @@ def observe(
         read = kernel.read(pf.name)
         missing = [vf for vf in requested if vf.index not in read]
         for vf in missing:
-            # Raises if it is gone.
+            # This raises an error if it is gone.
             kernel.device(vf)
         return None if missing else True
 
@@ -92,7 +92,7 @@ def survey(
 ) -> tuple[VfState, ...]:
     """Return VFs of a PF as they are; what it does not report is unknown.
 
-    :param only: None for all.
+    :param only: VFs to return; None for all.
     """
     some = [vf for vf in pf.vfs if only is None or vf in only]
     if not some:
@@ -134,10 +134,10 @@ _NO_VLAN = 4095
 
 
 def _joined(read: VfSettings, device: VfDevice) -> VfSettings:
-    """Return what the PF and the VF's own interface say, together.
+    """Return the settings from the PF and the VF's interface together.
 
-    A PF shows the MAC that a VF's driver made up as it shows one that was
-    set; the interface tells that it was made up.
+    A PF shows a MAC that a VF's driver made up like one that was set; the
+    interface shows that it was made up.
     """
     made_up = device.address_type == ADDRESS_RANDOM and device.mac == read.mac
     return dataclasses.replace(
@@ -151,22 +151,22 @@ def _joined(read: VfSettings, device: VfDevice) -> VfSettings:
     )
 
 
-#: Who or what uses VFs, in any network namespace, by the VF's PCI address.
+#: Returns the users of VFs in any network namespace, by PCI address.
 Users = Callable[[Sequence[VfState]], Mapping[str, Use]]
 
 
 class Vfs:
     """Operations on the VFs of a host.
 
-    It may be used by several threads; two that set the same VF at once get
-    what the kernel makes of it, and VerifyFailed.
+    Several threads may use it; two that set the same VF at the same time get
+    the kernel's result, and VerifyFailed.
 
-    :param clock: what bounded waits go by; None for the system's.
+    :param clock: clock of bounded waits; None for the system's.
     :param users: read before a VF is changed, for the judge of use: sysfs
-        shows what is on an interface in this namespace only. None for a
-        caller who knows them, and whose the VFs are.
-    :param kind: of the holders that the caller manages; None for one who
-        has no VF written down.
+        shows only this namespace's interfaces on it. None for a caller that
+        knows users and holders.
+    :param kind: kind of holders that the caller manages; None if it has no VF
+        recorded.
     """
 
     def __init__(
@@ -187,9 +187,9 @@ class Vfs:
     def of_host(
         cls, users: Users | None = None, kind: Kind | None = None
     ) -> Self:
-        """Return the verbs on this host's VFs.
+        """Return the operations on this host's VFs.
 
-        :param users: see the class; so for kind.
+        :param users: see the class; likewise kind.
         """
         return cls(Kernel(), Families.installed(), users=users, kind=kind)
 
@@ -205,7 +205,7 @@ class Vfs:
 
     @property
     def families(self) -> Families:
-        """The rows that it chooses from."""
+        """The families that it chooses from."""
         return self._families
 
     @property
@@ -214,11 +214,11 @@ class Vfs:
         return self._clock
 
     def locate(self, name: str) -> VfId:
-        """Return the VF that a text names.
+        """Return the VF with a name.
 
         :param name: such as ``0000:01:10.0``, ``enp1s0/3`` (PF/index) or
             ``enp1s0v3``, the VF's own interface.
-        :raises NicError: if it names none, or no VF.
+        :raises NicError: if there is no such VF.
         """
         requested = names.parse(name)
         if requested.index is None:
@@ -234,9 +234,9 @@ class Vfs:
         )
 
     def list(self, pf: str | None = None) -> tuple[VfState, ...]:
-        """Return the VFs of a PF or of all, in order.
+        """Return the VFs of a PF, or of all PFs, in order.
 
-        :raises NotAPf: if the named one can have no VFs.
+        :raises NotAPf: if the named interface cannot have VFs.
         """
         found: list[VfState] = []
         for name in self._kernel.pfs() if pf is None else (pf,):
@@ -246,13 +246,13 @@ class Vfs:
         return tuple(found)
 
     def counters(self, pf: str) -> Mapping[int, Mapping[str, int]]:
-        """Return what a PF has counted of each VF; see Kernel.counters()."""
+        """Return a PF's counters of each VF; see Kernel.counters()."""
         return self._kernel.counters(pf)
 
     def of(self, interface: str) -> VfState | None:
         """Return the VF of an interface, as :meth:`list` returns it.
 
-        :returns: None for what is no VF's, or gone.
+        :returns: None if the interface is gone, or is not a VF's.
         """
         try:
             vf = self._kernel.locate(interface)
@@ -266,8 +266,8 @@ class Vfs:
     def is_present(self, address: str) -> bool:
         """Return whether there may be a VF at a PCI address.
 
-        It is there while its PF has no interface on this host, too, and
-        :meth:`list` does not name it then.
+        That includes a VF whose PF has no interface on this host, which
+        :meth:`list` does not return.
         """
         return self._kernel.is_vf(address) is not False
 
@@ -276,7 +276,7 @@ class Vfs:
         return self._kernel.pf(name)
 
     def observe(self, vf: VfId) -> VfState:
-        """Return a VF as the kernel has it now.
+        """Return the present state of a VF.
 
         :raises NoSuchDevice: if it is gone.
         """
@@ -285,9 +285,9 @@ class Vfs:
     def plan(
         self, vf: VfId, desired: VfSettings, *, wait_s: float = 0.0
     ) -> Plan:
-        """Return the plan that makes a VF as requested.
+        """Return the plan to give a VF its desired settings.
 
-        :param desired: None leaves an attribute alone.
+        :param desired: settings; None leaves an attribute alone.
         :param wait_s: how long to wait for a link that is needed, seconds.
         :raises NicError: if its family or the PF's link does not allow it.
         """
@@ -312,13 +312,13 @@ class Vfs:
         required: bool = True,
         reset: Reset | None = None,
     ) -> tuple[Plan, ...]:
-        """Return plans for many VFs: one read for each PF.
+        """Return plans for many VFs, with one read for each PF.
 
-        :param required: refuse what a NIC does not have; otherwise it is
-            left out.
-        :param reset: how far a reset goes; None if it is none.
-        :raises NicError: for the first that cannot be.
-        :raises VfInUse: for the first that has users.
+        :param required: whether to refuse an attribute that a NIC lacks; else
+            it is left out.
+        :param reset: depth of the reset; None for no reset.
+        :raises NicError: for the first VF that cannot have its settings.
+        :raises VfInUse: for the first VF that has users.
         """
         made: dict[VfId, Plan] = {}
         seen: list[VfState] = []
@@ -360,10 +360,10 @@ class Vfs:
     def _refuse_used(
         self, states: Sequence[VfState], acts: Mapping[VfId, Act]
     ) -> None:
-        """Refuse what the users of VFs forbid.
+        """Refuse acts that the users of VFs forbid.
 
-        :param acts: what is about to be done to each.
-        :raises VfInUse: for the first that is not allowed.
+        :param acts: act that is about to be taken on each VF.
+        :raises VfInUse: for the first act that is not allowed.
         """
         if self._users is None or not states:
             return
@@ -374,11 +374,12 @@ class Vfs:
                 raise errors.VfInUse(f"{state.id}", problems)
 
     def check(self, vf: VfId, act: Act) -> VfState:
-        """Return a VF that an act is allowed on.
+        """Return a VF if an act on it is allowed.
 
-        Whoever hands out a VF asks, whatever there is to be set.
+        Whoever hands out a VF calls this, whether anything is to be set or
+        not.
 
-        :raises VfInUse: if what uses it forbids that.
+        :raises VfInUse: if its users forbid the act.
         """
         state = self.observe(vf)
         self._refuse_used([state], {vf: act})
@@ -387,7 +388,7 @@ class Vfs:
     def check_mac(self, vf: VfId, mac: str, vlan: int) -> None:
         """Refuse a MAC that another VF of the PF has in the same VLAN.
 
-        :raises MacInUse: if one has: each would get the other's frames.
+        :raises MacInUse: if there is one: each would get the other's frames.
         """
         pf = self._kernel.pf(vf.pf)
         others = {each.index for each in pf.vfs} - {vf.index}
@@ -397,7 +398,7 @@ class Vfs:
                 raise errors.MacInUse(f"{vf}", mac, f"{state.id}")
 
     def _use(self, state: VfState, found: Use | None) -> Use:
-        """Return the use of a VF with what this namespace shows of it."""
+        """Return the use of a VF, with what this namespace shows of it."""
         seen = use.shown(state) if found is None else found
         found = use.with_holders(seen, state, self._kind)
         if found.is_seen or state.netdev is None:
@@ -411,10 +412,10 @@ class Vfs:
         driver: str | None = None,
         depth: Reset = NO_DEEPER,
     ) -> Plan:
-        """Return what has to be done to make a VF clean.
+        """Return the plan to clean a VF.
 
-        :param driver: that it is to have; None for the one it has, or the
-            kernel's choice if it has none.
+        :param driver: driver that it should have; None for its present one, or
+            the kernel's choice if it has none.
         """
         return self.plan_resets((vf,), driver, depth)[0]
 
@@ -424,7 +425,7 @@ class Vfs:
         driver: str | None = None,
         depth: Reset = NO_DEEPER,
     ) -> tuple[Plan, ...]:
-        """Return what has to be done to make VFs clean; see plan_reset."""
+        """Return the plans to clean VFs; see plan_reset."""
         some = tuple(vfs)
         baselines = {
             pf: self._families.of(self._kernel.pf(pf)).baseline
@@ -440,19 +441,19 @@ class Vfs:
         )
 
     def apply(self, plan: Plan) -> VfState:
-        """Do what a plan says and read back that it is so.
+        """Apply a plan, and verify it by reading back.
 
-        :raises VerifyFailed: if the kernel says something else afterwards.
+        :raises VerifyFailed: if another value is read back.
         """
         return self.apply_all((plan,))[0]
 
     def apply_all(self, plans: Sequence[Plan]) -> tuple[VfState, ...]:
-        """Do what plans say: one write and one read for each PF.
+        """Apply plans, with one write and one read for each PF.
 
-        :raises VerifyFailed: if the kernel says something else afterwards.
-        :raises VfInUse: if one has got a user meanwhile.
-        :raises FiltersRemain: if a VF that was reset must have no other
-            tenant.
+        :raises VerifyFailed: if another value is read back.
+        :raises VfInUse: if a VF has got a user since the plan.
+        :raises FiltersRemain: if a VF was reset, but no other tenant may get
+            it.
         """
         if self._users is not None:
             self._refuse_used(
@@ -483,25 +484,25 @@ class Vfs:
         driver: str | None = None,
         depth: Reset = NO_DEEPER,
     ) -> VfState:
-        """Bring a VF to its family's baseline, and read back that it is.
+        """Reset a VF to its family's baseline, and verify that.
 
-        What its NIC does not have is left out. See plan_reset.
+        Attributes that its NIC lacks are left out. See plan_reset.
 
-        :raises FiltersRemain: if it must have no other tenant.
+        :raises FiltersRemain: if no other tenant may get it.
         """
         return self.apply(self.plan_reset(vf, driver, depth))
 
     def restore(self, vf: VfId, driver: str | None = None) -> VfState:
-        """Give a VF back to the host: clean, and read back that it is.
+        """Return a VF to the host: clean, and verified.
 
-        Whatever it was used for: one that vfio-pci has is bound to the
-        kernel's own choice of driver first.
+        It may have had any use: a VF on vfio-pci is first bound to the
+        kernel's choice of driver.
 
-        :param driver: bind this one instead; None for the kernel's choice
-            where vfio-pci has it, and for the one that it has elsewhere.
+        :param driver: driver to bind; None for the kernel's choice on
+            vfio-pci, and else for the present driver.
         :returns: the VF as it is afterwards.
         :raises VfInUse: if it has users, before anything is changed.
-        :raises FiltersRemain: if it must have no other tenant.
+        :raises FiltersRemain: if no other tenant may get it.
         """
         state = self.observe(vf)
         self._refuse_used([state], {vf: Act.RESET})
@@ -513,10 +514,9 @@ class Vfs:
         return self.reset(vf, driver, Reset(fresh=True))
 
     def renew(self, vf: VfId) -> VfState:
-        """Bind the driver of a VF again, and leave its attributes alone.
+        """Rebind the driver of a VF, and leave its attributes alone.
 
-        What was set on its interface that no attribute speaks of is gone
-        then.
+        This removes settings of its interface that no attribute covers.
         """
         (made,) = self.plan_all(
             {vf: VfSettings()},
@@ -528,10 +528,10 @@ class Vfs:
     def mark_filters(self, vf: VfId) -> None:
         """Note that macvlans set filters through a VF.
 
-        Where the PF keeps them until the VF is made again, it is clean for
-        no other tenant until then.
+        If the PF keeps them until the VF is made again, no other tenant may
+        get the VF until then.
 
-        :raises NotRecorded: if that cannot be written down.
+        :raises NotRecorded: if that cannot be recorded.
         """
         family = self._families.of(self._kernel.pf(vf.pf))
         if family.filter_release is FilterRelease.REMAKE:

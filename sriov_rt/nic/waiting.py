@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waits with a bound, by a clock that tests can put in place of time."""
+"""Waits with a time limit, by a clock that tests can replace."""
 
 import time
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: The first wait and the longest, seconds; each is twice the one before.
+#: The first and the longest wait, seconds; each is twice the last one.
 FIRST_S = 0.01
 LONGEST_S = 0.5
 
 
 class Clock(Protocol):
-    """Functions of the module time that waits need."""
+    """Functions of the module time that are needed to wait."""
 
     def monotonic(self) -> float:
-        """Return seconds that only grow."""
+        """Return seconds that never decrease."""
 
     def sleep(self, seconds: float, /) -> None:
         """Wait."""
@@ -27,10 +27,10 @@ class Clock(Protocol):
 def until(
     clock: Clock, seconds: float, probe: Callable[[], T | None]
 ) -> T | None:
-    """Return what a probe finds as soon as that is not None.
+    """Return the result of a probe as soon as it is not None.
 
-    :param seconds: how long to go on; the probe is asked once in any case.
-    :returns: None if it found nothing in time.
+    :param seconds: how long to try; the probe is called at least once.
+    :returns: None if the probe found nothing in time.
     """
     end = clock.monotonic() + seconds
     pause = FIRST_S

@@ -10,8 +10,8 @@ from sriov_rt.vif.model import ALIAS_PREFIX
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Record
 
-#: What the interface of a VF carries that was set up for the ports on it,
-#: and that is to be down again without them. It is no port's alias.
+#: Alias of a VF's interface that was set up for the ports on it, and goes down
+#: again without them. It is no port's alias.
 PARENT = f"{ALIAS_PREFIX}:parent"
 
 
@@ -20,10 +20,9 @@ class Alias:
     """Owner of an interface, as its alias names it.
 
     :param port: UUID of the port.
-    :param host_name: the name that a VF's interface had on the host, and is to
-        have there again; empty for what was made for the port.
-    :param network: UUID of the network of an accelerated port; empty for
-        any other.
+    :param host_name: name that a VF's interface had on the host, and gets back
+        there; empty for an interface that was made for the port.
+    :param network: UUID of the network of an accelerated port; else empty.
     """
 
     port: str
@@ -39,17 +38,17 @@ class Alias:
 
 
 def names(text: str, port: str) -> bool:
-    """Return whether an alias is one of a port."""
+    """Return whether an alias belongs to a port."""
     return f"{text}:".startswith(f"{ALIAS_PREFIX}:{port}:")
 
 
 def located(
     record: Record, on_host: Sequence[Link], elsewhere: Sequence[Link]
 ) -> Record:
-    """Return a damaged record with where an alias says that its port is.
+    """Return a damaged record, completed with where an alias says its port is.
 
     :param on_host: the links of the host.
-    :param elsewhere: those of other namespaces.
+    :param elsewhere: the links of other namespaces.
     """
     by_index = {each.index: each.name for each in on_host}
     for link in (*on_host, *elsewhere):

@@ -22,8 +22,8 @@ from sriov_rt.vif.model import Record
 
 PASSTHRU = "passthru"
 
-#: The kinds that take the parent's rx_handler as macvlan does, and as
-#: ipvlan does (macvtap_newlink calls macvlan_common_newlink).
+#: Kinds that take the parent's rx_handler: as macvlan does, and as ipvlan does
+#: (macvtap_newlink calls macvlan_common_newlink).
 _MACVLANS = frozenset({"macvlan", "macvtap"})
 _IPVLANS = frozenset({"ipvlan", "ipvtap"})
 
@@ -33,12 +33,12 @@ class Candidate:
     """An interface that could be a port's parent, or the port itself.
 
     :param vf: None if it is no VF.
-    :param ours: whether a pool has it, so that its VF is ours to set.
-    :param children: what sits on it: the ports of the records, what is here
-        and, where that was looked at, what is in other namespaces.
-    :param holder: the port that has its VF to itself.
-    :param quarantined: a port that may still be on it, unseen.
-    :param drifted: what was changed of its VF behind its ports, clauses.
+    :param ours: whether it is in a pool, so that we may set its VF.
+    :param children: interfaces on it: those in the records, those in this
+        namespace and, after a look at all, those in other namespaces.
+    :param holder: port that has its VF to itself.
+    :param quarantined: port that may still be on it, out of sight.
+    :param drifted: settings of its VF that others have changed, as clauses.
     """
 
     link: Link
@@ -51,10 +51,10 @@ class Candidate:
 
     @property
     def goes_on(self) -> bool:
-        """Whether ports of its network go on to share a quarantined parent.
+        """Whether ports of its network go on sharing a quarantined parent.
 
-        A VF is not handed out again. On what is no VF a port that is deleted
-        keeps nobody off beside others: it may never be idle.
+        A VF is not handed out again. A parent that is no VF may never be idle,
+        so a deleted port does not keep others from sharing it.
         """
         return (
             self.quarantined is not None
@@ -81,9 +81,9 @@ class Candidate:
 
     @property
     def room(self) -> int | None:
-        """How many more MACs it takes; None if that is not known.
+        """How many more MACs it takes; None if unknown.
 
-        Its own MAC has a filter that is not of the budget.
+        The filter of its own MAC does not count against the budget.
         """
         if self.vf is None or self.vf.mac_budget is None:
             return None
@@ -99,11 +99,11 @@ def has_own_mac(request: Plug) -> bool:
 
 
 def wants_trust(request: Plug, settings: VfSettings) -> bool:
-    """Return whether the port's MAC passes a VF that is trusted only.
+    """Return whether only a trusted VF would pass the port's MAC.
 
-    A new filter, and a new MAC of its own, are refused to a VF that has an
-    administrative MAC (igb_set_vf_mac_filter in igb_main.c, and likewise in
-    ixgbe_sriov.c and i40e_virtchnl_pf.c).
+    A VF with an administrative MAC is refused a new filter and a new MAC of
+    its own (igb_set_vf_mac_filter in igb_main.c, and likewise in ixgbe_sriov.c
+    and i40e_virtchnl_pf.c).
     """
     if settings.mac in (None, NO_MAC):
         return False
@@ -116,8 +116,8 @@ def refusal(
 ) -> LinkError | None:
     """Return why a port cannot be on a parent; None if it can.
 
-    :param request: a checked one.
-    :param allow_trust: whether a VF of a pool may be set trusted.
+    :param request: a checked port.
+    :param allow_trust: whether a pool's VF may be set trusted.
     """
     if (problem := _taken(found, request)) is not None:
         return kernel_errors.ParentTaken(
@@ -146,7 +146,7 @@ def _taken(found: Candidate, request: Plug) -> str | None:
         return problems[0]
     if alone:
         return None
-    # A hundred of one kind and mode are as good as one.
+    # One child stands for all of its kind and mode.
     kinds = {(each.kind, each.mode): each for each in found.children}
     for each in kinds.values():
         if (problem := _excluded(each, request)) is not None:
@@ -155,7 +155,7 @@ def _taken(found: Candidate, request: Plug) -> str | None:
 
 
 def _excluded(child: Child, request: Plug) -> str | None:
-    """Return how a child keeps a port of another kind or mode off."""
+    """Return how a child excludes a port of another kind or mode."""
     macvlan = request.kind in (Kind.MACVLAN, Kind.MACVTAP)
     if child.kind in (_IPVLANS if macvlan else _MACVLANS):
         return (
@@ -163,7 +163,7 @@ def _excluded(child: Child, request: Plug) -> str | None:
         )
     if child.kind in _MACVLANS and child.mode == PASSTHRU:
         return f"{child.name} has it to itself"
-    # One mode for all of a parent's ipvlans: a new one would change the
+    # All ipvlans of a parent share one mode: a new one would change the
     # others' (ipvlan_set_port_mode in drivers/net/ipvlan/ipvlan_main.c).
     if child.kind in _IPVLANS and child.mode != request.mode:
         return f"its ipvlans are {child.mode}"
@@ -174,7 +174,7 @@ def _unfit(found: Candidate, request: Plug) -> str | None:
     if request.kind == Kind.VF:
         return _not_whole(found.vf)
     if request.mtu is not None and request.mtu > found.link.mtu:
-        # A subinterface's is its parent's at most (macvlan_change_mtu).
+        # A subinterface's MTU is at most its parent's (macvlan_change_mtu).
         return f"its MTU is {found.link.mtu}, and {request.mtu} is requested"
     if found.vf is None:
         return "it is no VF that could tag a VLAN" if request.vlan else None

@@ -18,7 +18,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 OK = "ok"
 
-#: The most operations that are counted at once.
+#: The most operations that one call counts.
 _MOST = 65536
 
 
@@ -31,16 +31,16 @@ def _add(descriptor: int, number: int) -> None:
 
 
 class Counts:
-    """Counts operations on ports; what cannot be counted is passed over.
+    """Counts operations on ports; an operation it cannot count is skipped.
 
-    :param directory: where; None to count nothing.
+    :param directory: where the counts are kept; None to count nothing.
     """
 
     def __init__(self, directory: pathlib.Path | None = None) -> None:
         self._directory = directory
 
     def add(self, operation: str, result: str, number: int = 1) -> None:
-        """Count operations that ended.
+        """Count operations that have ended.
 
         :param operation: such as ``plug``.
         :param result: OK, or the name of an error.
@@ -56,12 +56,12 @@ class Counts:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            # A port does not depend on it.
+            # The port does not depend on its count.
             LOG.debug("%s: not counted (%s)", path.name, error)
 
     @contextlib.contextmanager
     def failures(self, operation: str) -> Iterator[None]:
-        """Count an error that is raised inside, by its name."""
+        """Count an error that is raised inside, by its class's name."""
         try:
             yield
         except exceptions.SriovRtError as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Binding details of a port, of which it is made: total, bounded.
+"""Binding details that say how a port is made: total, bounded.
 
 The ML2 driver writes these details, and the compute host reads them out of
 the instance's network information.
@@ -38,11 +38,11 @@ class Details:
 
 
 def parse(found: Mapping[str, Any]) -> Details:
-    """Return the details of a binding; keys of others are passed over.
+    """Return the details of a binding; other drivers' keys are ignored.
 
-    :param found: ``binding:vif_details`` of a port; a mode that is absent
-        or None is the first of its kind.
-    :raises ParseError: for what is missing or has no such value.
+    :param found: ``binding:vif_details`` of a port; a mode that is absent or
+        None is the first of its kind.
+    :raises ParseError: if a value is missing or not valid.
     """
     kind = _kind(_text(found, KIND))
     modes = words.VIF_MODES[kind]
@@ -72,7 +72,7 @@ def _kind(text: str) -> words.VifKind:
 def _vlan(found: object) -> int:
     if found is None:
         return 0
-    # Drivers of Neutron write the number, or its digits.
+    # Neutron's drivers write a number or its digits.
     text = found if isinstance(found, str) else repr(found)[: errors.MAX_TEXT]
     return numbers.parse_int(text, VLAN, 0, MAX_VLAN)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The accelerated ports of a host, and whom they keep off their NICs. Pure.
+"""Same-host rule for accelerated ports. Pure.
 
-Onload sends past the kernel's macvlan: what two instances on one NIC send to
-each other is never handed over. So a NIC has one of each network.
+Onload sends past the kernel's macvlan: two instances on one NIC cannot reach
+each other. So a NIC has one accelerated instance of each network.
 """
 
 import dataclasses
@@ -22,8 +22,8 @@ from sriov_rt.vif.model import Record
 class Rule:
     """Where an accelerated port may be.
 
-    :param others: the NICs that have another instance's of its network.
-    :param only: the NICs that it is kept to; empty for no such bound.
+    :param others: NICs with another accelerated instance of its network.
+    :param only: NICs that it may be on; empty for any.
     """
 
     others: Collection[str]
@@ -40,8 +40,8 @@ class Rule:
             )
         if nic not in self.others:
             return None
-        # Nova tells the sentence to who has the instance: the other one may
-        # be somebody else's.
+        # Nova shows the sentence to the owner of this instance; the other one
+        # may belong to somebody else.
         return errors.SpreadNeeded(nic, port=request.port, detail="it has one")
 
 
@@ -51,14 +51,14 @@ def rule(
     candidates: Sequence[Candidate],
     onload_nics: Callable[[], Collection[str]],
 ) -> Rule:
-    """Return where a port may be; anywhere if it is not to be accelerated.
+    """Return where a port may be; anywhere if it is not accelerated.
 
-    Ports of one instance need not reach each other. Where there is a NIC
-    that Onload can use, it has to be on one; whether a host without any is
-    asked at all is for the scheduler.
+    Ports of one instance need not reach each other. If the host has a NIC that
+    Onload can use, the port has to be on one; the scheduler decides whether a
+    host without any is considered.
 
-    :param records: of the ports of this host.
-    :param onload_nics: see Rules; called for one that is to be accelerated.
+    :param records: records of the ports of this host.
+    :param onload_nics: see Rules; called only for accelerated ports.
     """
     if not request.onload:
         return Rule((), ())

@@ -40,7 +40,7 @@ class TrustNeeded(VifError):
 
 
 class SpreadNeeded(VifError):
-    """The NIC has an accelerated instance of the network (see endpoints)."""
+    """The NIC has an accelerated instance of the network; see endpoints."""
 
     problem = (
         "onload_same_host: an accelerated instance of its network is there"
@@ -61,17 +61,17 @@ class NameInvalid(VifError):
 
 
 class AlreadyPlugged(VifError):
-    """The port is there, as something else than what is requested."""
+    """The port exists, but differs from what is requested."""
 
     problem = "the port is plugged already, as something else"
     advice = "unplug it first, or request it as it is"
 
 
 class Quarantined(VifError):
-    """The port's interface was not seen to come back, or not clean.
+    """The port's interface was not seen to return, or is not clean.
 
-    Until it is, its VF or parent is not reset and not given to others: that
-    would be to set them under its tenant, or to hand on what it has left.
+    Until then its VF or parent is neither reset nor handed out: that would
+    change it under its tenant, or pass on what the tenant has left.
     """
 
     problem = "quarantined"
@@ -98,9 +98,9 @@ class Quarantined(VifError):
 
 
 class Kept(Quarantined):
-    """The port's interface is deleted, and its parent is quarantined.
+    """The port's interface is deleted, but its parent is quarantined.
 
-    Something that is of no port, or cannot be seen, may be on it.
+    An interface that belongs to no port, or cannot be seen, may be on it.
     """
 
     problem = "unplugged, but the parent is quarantined"
@@ -111,7 +111,7 @@ class Kept(Quarantined):
 
 
 class RecordDamaged(Quarantined):
-    """The record of a port is damaged: what there is of it is not known."""
+    """The record of a port is damaged: what is left of the port is unknown."""
 
     advice = (
         "check that no interface of the port is left, then 'sriov-rt vif"
@@ -120,21 +120,21 @@ class RecordDamaged(Quarantined):
 
 
 class NotForgotten(VifError):
-    """Only a port that is quarantined is forgotten."""
+    """Only a quarantined port can be forgotten."""
 
     problem = "the port is not quarantined"
     advice = "unplug it instead"
 
 
 class InterfaceLeft(VifError):
-    """A port whose interface is there is not forgotten."""
+    """A port whose interface still exists cannot be forgotten."""
 
     problem = "its interface is still there"
     advice = "delete it, or end who has it, and unplug the port"
 
 
 class NotAllowed(VifError):
-    """The caller may not have what it requests."""
+    """The caller may not have this port."""
 
     problem = "a service without privileges may not request it"
     advice = (
@@ -144,7 +144,7 @@ class NotAllowed(VifError):
 
 
 class NotOurs(VifError):
-    """The interface belongs to another port, or to nobody that we know."""
+    """The interface belongs to another port, or to an unknown owner."""
 
     problem = "it was not made for this port"
     advice = "choose another name; 'sriov-rt vif show' lists the ports"
@@ -178,7 +178,7 @@ class RecordsBroken(VifError):
 
 
 class RecordsNotKept(RecordsBroken):
-    """The records of ports would end with the container; the ports not."""
+    """The records would end with the container, but the ports would not."""
 
     problem = (
         "the directory is the container's own: records in it would end with "
@@ -191,20 +191,20 @@ class RecordsNotKept(RecordsBroken):
 
 
 class NotLost(VifError):
-    """A port was unplugged meanwhile, or its container has ended."""
+    """A port was unplugged since, or its container has ended."""
 
     problem = "the port is not to be plugged again"
 
 
 class NotRestorable(VifError):
-    """QEMU keeps the device of the interface that has gone."""
+    """QEMU keeps the device of an interface that has gone."""
 
     problem = "its guest has lost its interface, and takes no other"
     advice = "hard-reboot the instance, once its VFs are there again"
 
 
 class ProcessUnseen(VifError):
-    """A port in pid:N was requested where process ids are a container's."""
+    """A port in pid:N was requested, but pids here are a container's."""
 
     problem = (
         "process ids of this container are not the host's, so that it names "

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A port that is plugged already: as requested, or changed in place."""
+"""A port that is plugged already: kept, or changed in place."""
 
 import dataclasses
 import logging
@@ -18,12 +18,12 @@ from sriov_rt.vif.search import Search
 
 LOG = logging.getLogger(__name__)
 
-#: What a port can become while its owner uses it.
+#: What can change in place while a port's owner uses it.
 _CHANGED_IN_PLACE = {"MTU", "kbit/s out", "kbit/s in"}
 
 
 class Existing:
-    """Compares ports that are there with what is requested."""
+    """Compares existing ports with what is requested."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -33,11 +33,10 @@ class Existing:
     def keep(
         self, record: Record, request: Plug, namespace_id: Identity | None
     ) -> Plugged | None:
-        """Return a port as it is requested; None if it has to be made again.
+        """Return a port as requested; None if it has to be made again.
 
-        :param namespace_id: where it is requested.
-        :raises AlreadyPlugged: if it is something else, and cannot become
-            what is requested.
+        :param namespace_id: namespace that it is requested in.
+        :raises AlreadyPlugged: if it differs, and cannot be changed in place.
         """
         link = self._search.find(record)
         found = differences(record, request)
@@ -47,7 +46,7 @@ class Existing:
             record.request.namespace is None and request.namespace is None
         )
         if link is None or not (link.namespace_id == namespace_id or moved_on):
-            # Its container was restarted, or has lost it.
+            # Its container was restarted, or has lost the interface.
             LOG.info(
                 "%s: plugging again: its interface is %s",
                 log.about(request.port, record.vf),
@@ -86,10 +85,10 @@ def _differing(record: Record, found: dict[str, str]) -> errors.VifError:
 
 
 def differences(record: Record, request: Plug) -> dict[str, str]:
-    """Return what is requested of a port that is plugged otherwise.
+    """Return how a plugged port differs from what is requested.
 
-    :returns: ``what it is, not what is asked`` by the field. Where the choice
-        was left to us, whatever it is is what is asked.
+    :returns: ``what it is, not what is requested`` by the field. A field that
+        the request leaves to us never differs.
     """
     is_ = record.request
     found = {}
@@ -116,7 +115,7 @@ def differences(record: Record, request: Plug) -> dict[str, str]:
 
 
 def _onload(record: Record, request: Plug) -> bool:
-    # What was to be accelerated and could not be may be asked for as either.
+    # A port that could not be accelerated may be requested as either.
     either = {record.request.onload, record.accelerated}
     return request.onload if request.onload in either else record.accelerated
 

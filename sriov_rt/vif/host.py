@@ -46,28 +46,28 @@ from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)
 
-#: Read where no file is named, if it is there.
+#: Configuration file that is read, if it exists, when none is named.
 CONFIG_FILE = f"/{CONFIG}"
 
-#: How long the kernel is given to end a namespace, and to bring a VF's
-#: interface back out of it, in seconds; and between two looks.
+#: How long to wait for the kernel to end a namespace and to bring a VF's
+#: interface back out of it; and the pause between two looks. Seconds.
 PATIENCE_S = 2.0
 PAUSE_S = 0.05
 
-#: What has gone needs no way back.
+#: Errors of interfaces that have gone, and need no way back.
 GONE = (kernel_errors.NoSuchLink, NoSuchDevice)
 
-#: Keeps the thread off the CPU that serves a VF's PF while it sets links of
-#: the VF (see nic.affinity); None for no VF.
+#: Keeps the thread off the CPU that serves a VF's PF while it sets the VF's
+#: links (see nic.affinity); None for no VF.
 Away = Callable[[VfId | None], AbstractContextManager[object]]
 
 
 def anywhere(vf: VfId | None) -> AbstractContextManager[object]:
-    """Keep the thread off no CPU."""
+    """Leave the thread free to run on any CPU."""
     return contextlib.nullcontext()
 
 
-#: Where no rules are given.
+#: Rules of a host for which none are given.
 DEFAULTS = Rules()
 
 
@@ -76,9 +76,9 @@ class Host:
     """Host that ports are made on, with its links, VFs and records.
 
     :param pools: the parents of each physical network.
-    :param locks: between processes, and threads of this one.
-    :param away: where the thread must not run meanwhile.
-    :param patience_s: how long the kernel is given to end a namespace, in
+    :param locks: exclude other processes, and threads of this one.
+    :param away: keeps the thread off a CPU while it sets links.
+    :param patience_s: how long to wait for the kernel to end a namespace, in
         seconds; None for PATIENCE_S.
     """
 
@@ -93,10 +93,10 @@ class Host:
     counts: Counts = NOT_COUNTED
 
     def observe(self, *without: str, mend: bool = False) -> View:
-        """Return it as it is: its links now, its VFs as they are needed.
+        """Return a view of the host now; VFs are read when they are needed.
 
-        :param without: ports that have gone.
-        :param mend: whether damaged records are mended first.
+        :param without: ports that have gone, which the view leaves out.
+        :param mend: whether to mend damaged records first.
         """
         found = self.mended() if mend else self.records.all()
         left = [each for each in found if each.port not in without]
@@ -105,19 +105,19 @@ class Host:
     def view(
         self, records: Sequence[Record], avoid: Collection[str] = ()
     ) -> View:
-        """Return it as it is, with these records; see View."""
+        """Return a view of the host now, with these records; see View."""
         return View(self.links, self.vfs, records, avoid)
 
     def is_pooled(self, link: Link, view: View) -> bool:
-        """Return whether a pool has an interface: it is ours to set."""
+        """Return whether an interface is in a pool, so that we may set it."""
         vf = view.vf_of(link)
         network = self.pools.network_of(link.name, vf.id if vf else None)
         return network is not None
 
     def mended(self) -> tuple[Record, ...]:
-        """Return the records of all ports, having mended the damaged ones.
+        """Mend the damaged records, and return the records of all ports.
 
-        That of a port which another process works on stays as it is.
+        The record of a port that another process works on stays as it is.
 
         :raises RecordsBroken: if the records cannot be read.
         """
@@ -134,8 +134,8 @@ class Host:
     def mend(self, port: str) -> None:
         """Quarantine a port whose record is damaged, and keep the file.
 
-        The caller has locked it. An alias is no proof: here it keeps out of
-        use what it is on.
+        The caller has locked the port. An alias is no proof, but here it keeps
+        its interface out of use.
 
         :raises RecordsBroken: if the records cannot be read.
         """
@@ -158,7 +158,7 @@ class Host:
             self.records.put(found)
 
     def deadline(self) -> float:
-        """Return until when the kernel is waited for, by time.monotonic()."""
+        """Return when to stop waiting for the kernel, by time.monotonic()."""
         patience_s = PATIENCE_S if self.patience_s is None else self.patience_s
         return time.monotonic() + patience_s
 
@@ -186,7 +186,7 @@ def read(files: Sequence[str] | None) -> cfg.ConfigOpts:
 def check(conf: cfg.ConfigOpts, service: str) -> None:
     """Register and read every option that a plugger needs.
 
-    :raises OptionRejected: naming the first option with a bad value.
+    :raises OptionRejected: with the first option that has a bad value.
     """
     settings.check(conf, service)
     onload_options.register(conf)
@@ -198,8 +198,8 @@ def check(conf: cfg.ConfigOpts, service: str) -> None:
 def of(conf: cfg.ConfigOpts) -> Host:
     """Return this host; nothing is touched yet.
 
-    :param conf: has read its files; ``[vif]`` and ``[onload]`` are
-        registered here.
+    :param conf: configuration that has read its files; ``[vif]`` and
+        ``[onload]`` are registered here.
     :raises ParseError: if ``[vif] parents`` is no list of parents.
     """
     options.register(conf)
@@ -238,7 +238,7 @@ def _onload_nics() -> Collection[str]:
 def away(vf: VfId | None) -> AbstractContextManager[object]:
     """Keep the thread off the CPU that serves a VF's PF.
 
-    :param vf: None for none; one whose PF is not there keeps it off none.
+    :param vf: if it is None, or its PF is absent, the thread may run anywhere.
     """
     root = Root()
     pf = None

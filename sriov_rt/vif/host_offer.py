@@ -2,8 +2,8 @@
 
 """Offer of a host to Neutron, and the rule by which Neutron binds to it.
 
-The agent reports it, the mechanism driver binds by it, and nova-compute judges
-by the same rule what a port will be on its host.
+The agent reports the offer, and the mechanism driver binds by it. By the same
+rule nova-compute judges what a port will be on its host.
 """
 
 import dataclasses
@@ -17,8 +17,8 @@ from sriov_rt.request.words import VifKind
 #: neutron_lib/api/definitions/provider_net.py), in characters.
 MAX_NAME = 64
 
-#: What the agent reports of itself is a message of another host: no more
-#: physical networks of it are read.
+#: An agent's report is a message of another host: no more than this many of
+#: its physical networks are read.
 MAX_NETWORKS = 256
 
 #: No host has more parents on one network: VFs are numbered by 16 bits.
@@ -38,10 +38,10 @@ _NAME = re.compile(rf"[^\s,:]{{1,{MAX_NAME}}}")
 class Offer:
     """Parents and kinds of port that a host offers.
 
-    :param parents: physical network to how many interfaces of its pool are
-        there to carry ports.
-    :param vfs: how many of them are VFs.
-    :param kinds: the kinds of port that it makes.
+    :param parents: number of interfaces that can carry ports, by physical
+        network.
+    :param vfs: how many of those are VFs.
+    :param kinds: kinds of port that the host makes.
     """
 
     parents: Mapping[str, int]
@@ -51,10 +51,10 @@ class Offer:
     def carries(self, network: str, kind: VifKind, vlan: int) -> bool:
         """Return whether a port can be made here.
 
-        Only a VF tags a port's VLAN, or is handed out itself.
+        Only a VF tags a port's VLAN, or can be handed out itself.
 
-        :param network: the physical one.
-        :param vlan: 0 is untagged.
+        :param network: name of the physical network.
+        :param vlan: VLAN id; 0 is untagged.
         """
         able = self.vfs if vlan or kind is VifKind.VF else self.parents
         return kind in self.kinds and able.get(network, 0) > 0
@@ -68,9 +68,10 @@ class Offer:
         """Return physical network and VLAN of a port that will be bound here.
 
         :param port: as Neutron's API shows it to an administrator.
-        :param network: likewise; one of several segments has these alone.
+        :param network: its network in the same form; several segments are in
+            ``segments``.
         :param kind: how ports of the network are made.
-        :returns: None if the next driver has it.
+        :returns: None if the next driver binds it.
         """
         if refusal(port) is not None:
             return None
@@ -82,7 +83,7 @@ class Offer:
         return None
 
     def to_configurations(self) -> dict[str, Any]:
-        """Return it as the agent reports it."""
+        """Return the offer as the agent reports it."""
         return {
             "parents": dict(sorted(self.parents.items())),
             "vfs": dict(sorted(self.vfs.items())),
@@ -93,8 +94,8 @@ class Offer:
     def from_configurations(cls, reported: Any) -> "Offer":
         """Return the offer that an agent reported.
 
-        What is out of the form is passed over: a host that cannot be
-        understood offers nothing.
+        Malformed parts are ignored: a host that cannot be understood offers
+        nothing.
 
         :param reported: ``configurations`` as Neutron's database has them.
         """
@@ -112,10 +113,10 @@ NOTHING = Offer({}, {}, frozenset())
 
 
 def refusal(port: Mapping[str, Any]) -> str | None:
-    """Return why a port is none of ours on any host, a clause.
+    """Return why a port is not ours on any host, as a clause.
 
     :param port: as Neutron's API shows it to an administrator.
-    :returns: None if it is ours where the host carries it.
+    :returns: None if the port is ours on a host that can carry it.
     """
     owner = port.get("device_owner") or ""
     if not owner.startswith(SERVERS):

@@ -2,13 +2,13 @@
 
 """Locks between processes and threads, which end with their owner.
 
-Not fasteners (as in oslo.concurrency): it opens a file for each name, and a
+Not fasteners (as in oslo.concurrency): it opens a file for each name, but a
 port has to be unplugged with no inode left and no lock file yet, and from a
-state directory that is read-only. Here an abstract socket takes the file's
-place. Its locks (fcntl.lockf) are also of the whole process: threads need
-another lock beside, and closing any descriptor of the file frees them. Locks
-of an open file description exclude threads too, and a child that is forked
-closes what it inherits at once, so that none outlives its owner.
+state directory that is read-only. Here an abstract socket replaces the file.
+Its locks (fcntl.lockf) also belong to the whole process: threads need another
+lock, and closing any descriptor of the file frees them. Locks of an open file
+description exclude threads too. A forked child closes the ones it inherits at
+once, so that none outlives its owner.
 """
 
 import errno
@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 #: Name of the file in the directory of ``[vif] records``.
 FILE = "lock"
 
-#: Who waits for longer than this, in seconds, is told what for.
+#: A wait for longer than this is logged, in seconds.
 QUIET_S = 2.0
 
 #: The first and the longest pause between two tries, in seconds.
@@ -43,18 +43,18 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.001, 0.02
 #: struct flock with 64-bit offsets (asm-generic/fcntl.h).
 _FLOCK = struct.Struct("@hhqqi4x")
 
-#: Where no file can be made: a disk that is full or read-only must not keep
-#: a tenant's port on the host.
+#: Errors if no file can be made: a disk that is full or read-only must not
+#: keep a tenant's port on the host.
 _NO_FILE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENFILE)
 
-#: What another holds.
+#: Errors if another owner holds the lock.
 _TAKEN = (errno.EAGAIN, errno.EACCES, errno.EADDRINUSE)
 
 
 class _Turn:
-    """Threads of this process that wait for one lock.
+    """Threads of this process that use one lock.
 
-    :ivar users: how many, with who has it.
+    :ivar users: number of threads that wait for it or hold it.
     """
 
     __slots__ = ("lock", "users")
@@ -67,13 +67,13 @@ class _Turn:
 class Locks:
     """One lock for each name, all in one file.
 
-    Each is one byte of it, at a place that follows from the name, locked
-    for an open file description (F_OFD_SETLK): it goes with the process,
-    however that ends, threads exclude each other too, and 10,000 ports
-    leave no 10,000 lock files. Where there is no file and none can be made,
+    A lock is one byte of the file, at a place that follows from the name,
+    locked for an open file description (F_OFD_SETLK). It ends with the
+    process, however that ends; threads exclude each other too; and 10,000
+    ports leave no 10,000 lock files. If there is no file and none can be made,
     it is an abstract socket (unix(7)) of the network namespace.
 
-    :param directory: of ``[vif] records``.
+    :param directory: the directory of ``[vif] records``.
     :param timeout_s: how long to wait for a lock, in seconds.
     """
 
@@ -85,19 +85,19 @@ class Locks:
         self._turns: dict[str, _Turn] = {}
 
     def port(self, port: str, *, wait: bool = True) -> "Lock":
-        """Hold a port.
+        """Return the lock of a port.
 
         :param wait: False to give up at once.
-        :raises Busy: if another has it for longer than the timeout.
+        :raises Busy: if another owner keeps it for longer than the timeout.
         """
         return self._lock_for(f"port {port}", port, wait)
 
     def parent(self, name: str, *, wait: bool = True) -> "Lock":
-        """Hold an interface of the host; see :meth:`port`."""
+        """Return the lock of an interface of the host; see :meth:`port`."""
         return self._lock_for(f"parent {name}", None, wait)
 
     def network(self, network: str) -> "Lock":
-        """Hold the choice of NICs for the accelerated ports of a network.
+        """Return the lock on the choice of a network's accelerated NICs.
 
         :param network: its UUID.
         """
@@ -107,7 +107,7 @@ class Locks:
         return Lock(self, what, port, self._timeout_s if wait else 0.0)
 
     def take(self, what: str, port: str | None, timeout_s: float) -> int:
-        """Return the descriptor that holds something; see :meth:`give`."""
+        """Return the descriptor that holds a lock; see :meth:`give`."""
         deadline = time.monotonic() + timeout_s
         turn = self._join(what)
         try:
@@ -123,7 +123,7 @@ class Locks:
         return descriptor
 
     def give(self, descriptor: int, what: str) -> None:
-        """Release what a descriptor holds."""
+        """Release the lock that a descriptor holds."""
         os.close(descriptor)
         turn = self._turns[what]
         turn.lock.release()
@@ -214,8 +214,8 @@ def _place(what: str) -> int:
     return int.from_bytes(digest, "big") >> 2
 
 
-#: What this process holds. A child that it forks has the same descriptors,
-#: and would hold the locks beyond their owner's end.
+#: The locks that this process holds. A child that it forks has the same
+#: descriptors, and would hold the locks beyond their owner's end.
 _open_locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
@@ -258,8 +258,8 @@ os.register_at_fork(after_in_child=_drop_all)
 def _wait(turn: _Turn, what: str, port: str | None, deadline: float) -> None:
     """Wait among the threads of this process.
 
-    They are woken when it is their turn; other processes have to look again
-    and again, for a lock of theirs has no wait with a bound.
+    They are woken when it is their turn. Other processes have to poll: the
+    wait for their lock cannot have a timeout.
     """
     left = max(0.0, deadline - time.monotonic())
     if turn.lock.acquire(timeout=min(left, QUIET_S)):

@@ -9,7 +9,7 @@ from sriov_rt.vif.model import Record
 
 
 def about(port: str | None, vf: str | None = None) -> str:
-    """Return what to search the logs of a cloud for.
+    """Return the prefix by which to search the logs of a cloud.
 
     :param vf: PCI address of the VF that the port is or sits on.
     """
@@ -17,7 +17,7 @@ def about(port: str | None, vf: str | None = None) -> str:
 
 
 def of(record: Record) -> str:
-    """Return it for a port that has a record."""
+    """Return the prefix for a port that has a record."""
     return about(record.port, record.vf)
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ports whose interface went with its parent, and is to be plugged again.
+"""Ports that lost their interface with its parent, to be plugged again.
 
-Each has a file beside the records: its last record, written before that is
-given up. So a port is plugged again however often that is interrupted; its
-unplug ends it.
+Each has a file beside the records: its last record, written before that one is
+removed. So an interrupted restore is tried again; the unplug of the port
+removes the file.
 """
 
 import logging
@@ -20,14 +20,14 @@ from sriov_rt.vif.model import Record
 
 LOG = logging.getLogger(__name__)
 
-#: Beside the records.
+#: Directory of the files, beside that of the records.
 DIRECTORY = "lost"
 
 
 class LostPorts:
-    """The files of ports that are to be plugged again.
+    """Files of ports that are to be plugged again.
 
-    :param beside: the records that they are beside.
+    :param beside: records that the files are beside.
     """
 
     def __init__(self, beside: records.Records) -> None:
@@ -35,7 +35,7 @@ class LostPorts:
         self.directory = self._parent / DIRECTORY
 
     def put(self, record: Record) -> None:
-        """Note a port, by its record from before.
+        """Note a lost port, with the record that it had.
 
         :raises RecordsFull: if there is no space.
         :raises RecordsBroken: if it cannot be written otherwise.
@@ -48,9 +48,9 @@ class LostPorts:
             raise self._broken(error, record.port) from error
 
     def get(self, port: str) -> Record | None:
-        """Return the record of a port from before; None if it is not lost.
+        """Return the record that a lost port had; None if it is not lost.
 
-        A file that is none, or of another boot, is no port.
+        A file that is no record, or that is from another boot, is ignored.
         """
         try:
             path, limit = self._path(port), records.MAX_FILE
@@ -65,9 +65,9 @@ class LostPorts:
         return found if found.boot == records.boot_id() else None
 
     def all(self) -> tuple[Record, ...]:
-        """Return those of all ports, sorted by them.
+        """Return the records of all lost ports, sorted by port.
 
-        :raises RecordsBroken: if that cannot be told.
+        :raises RecordsBroken: if they cannot be read.
         """
         try:
             names = sorted(each.name for each in self.directory.iterdir())
@@ -81,7 +81,7 @@ class LostPorts:
     def end(self, port: str) -> bool:
         """Forget a port; return whether it was lost.
 
-        :raises RecordsBroken: if that cannot be written.
+        :raises RecordsBroken: if its file cannot be removed.
         """
         try:
             self._path(port).unlink()

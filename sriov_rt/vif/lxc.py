@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sriov_rt.kernel import namespaces
 from sriov_rt.vif.model import Plug
 
-#: A process that there always is, in place of the container's.
+#: A process that always exists, in place of the container's.
 NAMESPACE = f"{namespaces.PID}1"
 
 _COMMAND = "sriov-rt vif"
@@ -20,10 +20,10 @@ _CONTAINER = f"{namespaces.PID}$LXC_PID"
 
 
 def lines(request: Plug, config_files: Sequence[str]) -> list[str]:
-    """Return the lines, for LXC from 3.0 on.
+    """Return the lines, for LXC 3.0 and later.
 
-    Its second version of hooks passes everything in the environment; in the
-    first, words are added to the command.
+    Version 2 of its hooks passes everything in the environment; version 1 adds
+    arguments to the command.
 
     :param request: a checked port; its namespace is the container's.
     """

@@ -14,7 +14,7 @@ from sriov_rt.kernel.tc import UNLIMITED
 from sriov_rt.kernel.tc import Limits
 from sriov_rt.request.words import VifKind
 
-#: The first part of the alias that every interface of ours carries:
+#: First part of the alias that every interface of ours has:
 #: ``sriov-rt:<port>:<owner>[:<home>[:<network>]]``. It is a label for people:
 #: root in a container can set any.
 ALIAS_PREFIX = "sriov-rt"
@@ -24,14 +24,14 @@ _OWNER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def is_owner(text: str) -> bool:
-    """Return whether a text can be who has a port; see Plug."""
+    """Return whether a text can be the owner of a port; see Plug."""
     return _OWNER.fullmatch(text) is not None
 
 
 class Kind(enum.StrEnum):
     """How a port is made.
 
-    A macvtap is what QEMU takes for a macvlan.
+    QEMU gets a macvtap in place of a macvlan.
     """
 
     MACVLAN = "macvlan"
@@ -41,8 +41,8 @@ class Kind(enum.StrEnum):
 
 
 #: What a port becomes by ``[libvirt] virt_type``. QEMU takes packets from a
-#: character device, which of these a macvlan has alone: its macvtap. A
-#: container takes any interface of the host.
+#: character device, which only a macvtap has. A container takes any interface
+#: of the host.
 KINDS: Mapping[str, Mapping[VifKind, Kind]] = MappingProxyType(
     {
         "kvm": {VifKind.MACVLAN: Kind.MACVTAP},
@@ -59,11 +59,11 @@ KINDS: Mapping[str, Mapping[VifKind, Kind]] = MappingProxyType(
 class State(enum.StrEnum):
     """Known state of a port.
 
-    Plugging and unplugging are in progress: until they are done, the port is
-    shown as it was. Absent is shown of one whose interface is not where it
-    was plugged, nor in a container that took it from the host; drifted of one
-    whose VF was changed through its PF since it was plugged; quarantined is
-    one that was to be removed and was not seen to come back.
+    Plugging and unplugging are in progress: until they end, the port is shown
+    as it was. An absent port's interface is neither where it was plugged nor
+    in a container that took it from the host. The VF of a drifted port was
+    changed through its PF since the plug. A quarantined port's interface was
+    to be removed, and was not seen to return.
     """
 
     PLUGGING = "plugging"
@@ -76,29 +76,29 @@ class State(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plug:
-    """One port, as it is requested.
+    """A port as it is requested.
 
     :param port: its UUID; it names the port in Neutron, in the records, in
         the alias and in the logs.
-    :param owner: who has it: an instance's UUID or a name of the operator's
-        choice (1 to 64 of A-Z a-z 0-9 . _ -).
-    :param mode: of the macvlan or ipvlan (see request.words.VIF_MODES).
+    :param owner: an instance's UUID or a name of the operator's choice (1 to
+        64 of A-Z a-z 0-9 . _ -).
+    :param mode: mode of a macvlan or ipvlan (see request.words.VIF_MODES).
     :param physical_network: picks the pool of parents.
-    :param parent: an interface of the pool, or None to choose one.
-    :param namespace: None for the namespace of the caller, ``pid:N`` or the
-        name of one in /run/netns.
+    :param parent: interface of the pool; None to choose one.
+    :param namespace: None for the caller's namespace; else ``pid:N`` or a name
+        in /run/netns.
     :param name: of the interface in its namespace; None for ``srt`` and the
         first 11 characters of the port.
-    :param mac: None for the port's own choice of the kernel (macvlan) or
-        the parent's (ipvlan).
+    :param mac: None for one that the kernel chooses (macvlan) or the parent's
+        (ipvlan).
     :param vlan: 0 to 4094; 0 is untagged.
-    :param mtu: bytes, None for the parent's.
+    :param mtu: bytes; None for the parent's.
     :param addresses: such as ``192.0.2.1/24`` or ``2001:db8::1/64``.
     :param routes: (destination or ``default``, gateway) pairs.
-    :param numa_node: where the parent is to be, if there is a choice.
+    :param numa_node: preferred NUMA node of the parent.
     :param network: UUID of its network in Neutron.
-    :param onload: whether its owner runs over Onload, past the kernel: then
-        it has to have a network, and a NIC has one such owner of each.
+    :param onload: whether its owner runs over Onload, past the kernel: it then
+        needs a network, and a NIC has one such owner of each network.
     """
 
     port: str
@@ -122,18 +122,18 @@ class Plug:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plugged:
-    """One port, as the kernel has it.
+    """A port as the kernel has it.
 
     :param interface: its name in its namespace.
     :param namespace: as in Plug; ``pid:N`` for one without a name.
-    :param parent: name of its parent; its own VF's PF for a whole VF.
-    :param vf: PCI address of the VF that it is or sits on, None if on none.
+    :param parent: name of its parent; for a whole VF, its PF.
+    :param vf: PCI address of the VF that it is or sits on; None without one.
     :param tap: ``/dev/tapN`` of a macvtap, else None.
-    :param network: UUID of the network of one that is accelerated, else None.
+    :param network: UUID of an accelerated port's network, else None.
     :param accelerated: whether its owner may run over Onload.
     :param state: whether its interface is where it was plugged.
-    :param reason: why it is quarantined, or has drifted; else empty.
-    :param physical_network: as it was requested; None for a parent by name.
+    :param reason: why it is quarantined or has drifted; else empty.
+    :param physical_network: as requested; None for a parent by name.
     """
 
     port: str
@@ -155,46 +155,46 @@ class Plugged:
     physical_network: str | None = None
 
 
-#: What is in progress: a plug is undone, an unplug is finished.
+#: States in progress: a plug is undone, an unplug is finished.
 IN_PROGRESS = frozenset({State.PLUGGING, State.UNPLUGGING})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """One port.
+    """Record of a port.
 
-    :param boot: id of the boot that it is of.
-    :param mode: of a macvlan, macvtap or ipvlan.
-    :param interface: its name when it was plugged.
-    :param namespace: where, as it was requested; ``pid:N`` may have ended.
-    :param namespace_id: which namespace that is; None for the host's.
-    :param index: of the interface there, which a plug chooses before it makes
-        it; 0 if that is not known.
-    :param parent: name of what it sits on; of a whole VF, the name that it
-        has on the host.
-    :param parent_index: of what it sits on.
+    :param boot: id of the boot in which it was written.
+    :param mode: mode of a macvlan, macvtap or ipvlan.
+    :param interface: name of the interface when it was plugged.
+    :param namespace: its namespace as requested; ``pid:N`` may have ended.
+    :param namespace_id: identity of that namespace; None for the host's.
+    :param index: index of the interface in it, which a plug chooses before it
+        makes the interface; 0 if unknown.
+    :param parent: name of its parent; for a whole VF, its own name on the
+        host.
+    :param parent_index: index of its parent.
     :param vf: PCI address of the VF that it is or sits on.
     :param nic: interface of the PF, or the parent that is no VF.
-    :param mac: as it was plugged.
+    :param mac: MAC that it was plugged with.
     :param accelerated: whether its owner may run over Onload.
     :param request: the port as it was requested.
     :param state: plugging, plugged, unplugging or quarantined.
-    :param reason: why it is quarantined; empty if it is not.
-    :param damaged: whether it stands for a file that can't be read, with what
-        is known of the port: it keeps that out of use, and is no proof of
-        anything. What is not known is empty, 0 or None.
-    :param node: of the interface in sysfs (see kernel.inventory); 0 if that
-        is not known.
-    :param parent_node: of what it sits on, likewise.
+    :param reason: why it is quarantined; else empty.
+    :param damaged: whether it stands for a file that cannot be read. It keeps
+        the VF or parent out of use, and proves nothing. What is unknown is
+        empty, 0 or None.
+    :param node: node of the interface in sysfs (see kernel.inventory); 0 if
+        unknown.
+    :param parent_node: node of its parent, likewise.
     :param removed: whether its interface was deleted, and it is quarantined
         for what may be left on its parent.
     :param lowered: whether its parent was set down to cut it off.
     :param parent_up: whether its parent was up before the port was plugged.
     :param before: the quarantined record that a plug in progress replaces, as
-        a file has it; empty if there is none.
-    :param inode: of the VF's device in sysfs: a VF that is made again at the
-        same address has another; 0 if that is not known.
-    :param parent_mtu: of its parent before the port was plugged; 0 likewise.
+        in a file; empty if there is none.
+    :param inode: inode of the VF's device in sysfs: a VF that is made again at
+        the same address has another; 0 if unknown.
+    :param parent_mtu: MTU of its parent before the plug; 0 if unknown.
     """
 
     boot: str
@@ -232,14 +232,14 @@ class Record:
 
     @property
     def network(self) -> str | None:
-        """UUID of the network of one that is accelerated, else None."""
+        """UUID of an accelerated port's network, else None."""
         return self.request.network if self.accelerated else None
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether its interface was not seen to come back.
+        """Whether its interface was not seen to return.
 
-        It is still while it is looked for once more.
+        It stays quarantined while its interface is looked for again.
         """
         return self.state is State.QUARANTINED or (
             self.state is State.UNPLUGGING and bool(self.reason)
@@ -247,12 +247,12 @@ class Record:
 
     @property
     def is_in_progress(self) -> bool:
-        """Whether a plug of it is to be undone, or an unplug finished."""
+        """Whether its plug is to be undone, or its unplug finished."""
         return self.state in IN_PROGRESS
 
 
 class Child(Protocol):
-    """Interface on another one: a link that was seen, or a port's record."""
+    """Interface on another one: a link that is seen, or a port's record."""
 
     @property
     def name(self) -> str:
@@ -264,8 +264,8 @@ class Child(Protocol):
 
     @property
     def mode(self) -> str | None:
-        """Of a macvlan, macvtap or ipvlan."""
+        """Mode of a macvlan, macvtap or ipvlan."""
 
     @property
     def namespace(self) -> str | None:
-        """Where it is; None for the caller's namespace."""
+        """Its namespace; None for the caller's."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The os-vif plugin ``sriov_rt``: what calls os_vif.plug() can use it.
+"""The os-vif plugin ``sriov_rt``, for callers of os_vif.plug().
 
-It translates and hands on. Loading it reads no configuration and touches no
+It translates and passes on. Loading it reads no configuration and touches no
 interface.
 """
 
@@ -37,7 +37,7 @@ NAME = "sriov_rt"
 class VIFPortProfileSriovRt(vifs.VIFPortProfileBase):  # type: ignore[misc]
     """How a port is made; see :class:`sriov_rt.vif.model.Plug`.
 
-    Of a port that was plugged, ``onload`` says whether it is accelerated.
+    After a plug, ``onload`` says whether the port is accelerated.
     """
 
     # Version 1.0: Initial release, with VIFPortProfileBase 1.1
@@ -57,7 +57,7 @@ class VIFPortProfileSriovRt(vifs.VIFPortProfileBase):  # type: ignore[misc]
     }
 
     def obj_make_compatible(self, primitive: Any, target_version: str) -> None:
-        """Take out what readers of an older version do not know."""
+        """Remove fields that readers of an older version do not know."""
         super().obj_make_compatible(primitive, target_version)
         if versionutils.convert_version_to_tuple(target_version) < (1, 1):
             primitive.pop("network", None)
@@ -67,16 +67,16 @@ class VIFPortProfileSriovRt(vifs.VIFPortProfileBase):  # type: ignore[misc]
 class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
     """Plugs macvlan, macvtap and ipvlan interfaces and whole VFs.
 
-    A port is a VIFGeneric: a device that the plugin makes, by ``vif_name``,
-    in the namespace of the host. What it sits on is for the host to choose
-    from the physical network's parents, so no other class of VIF fits:
-    VIFDirect and VIFHostDevice come with a PCI address.
+    A port is a VIFGeneric: a device that the plugin makes, named ``vif_name``,
+    in the host's namespace. The host chooses its parent from those of the
+    physical network, so no other class of VIF fits: VIFDirect and
+    VIFHostDevice come with a PCI address.
     """
 
     CONFIG_OPTS: ClassVar[list[cfg.Opt]] = list(privsep.OPTS)
 
     def describe(self) -> Any:
-        """Return what the plugin supports, a HostPluginInfo."""
+        """Return what the plugin supports, as a HostPluginInfo."""
         return host_info.HostPluginInfo(
             plugin_name=NAME,
             vif_info=[
@@ -96,12 +96,12 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
         )
 
     def plug(self, vif: Any, instance_info: Any) -> None:
-        """Plug a port; one that is plugged already stays as it is.
+        """Plug a port; an existing one stays as it is.
 
-        :param vif: a VIFGeneric with a VIFPortProfileSriovRt. Without an
-            ``address`` it gets the one that the port came to have; the
-            profile's ``onload`` becomes what the port came to be.
-        :raises PlugException: with the sentence of what was wrong.
+        :param vif: a VIFGeneric with a VIFPortProfileSriovRt. If it has no
+            ``address``, it gets the port's; the profile's ``onload`` becomes
+            whether the port is accelerated.
+        :raises PlugException: with a sentence that says what is wrong.
         """
         try:
             plugged = privsep.plug(_request(vif, instance_info))
@@ -123,7 +123,7 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
     def unplug(self, vif: Any, instance_info: Any) -> None:
         """Unplug a port; it is no error if it is gone.
 
-        :raises UnplugException: with the sentence of what was wrong.
+        :raises UnplugException: with a sentence that says what is wrong.
         """
         try:
             there = privsep.unplug(vif.id)
@@ -138,9 +138,9 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
 
 
 def check(vif: Any, instance_info: Any) -> None:
-    """Check that a port can be plugged, if it is not; make nothing.
+    """Check that a port can be plugged or already is; make nothing.
 
-    :param vif: as of :meth:`SriovRtPlugin.plug`.
+    :param vif: as for :meth:`SriovRtPlugin.plug`.
     :raises HostRefused: if it cannot be plugged now.
     :raises ParseError: for a value that no port can have.
     """
@@ -150,7 +150,7 @@ def check(vif: Any, instance_info: Any) -> None:
 def _request(vif: Any, instance_info: Any) -> Plug:
     """Return the port that a VIF describes.
 
-    :raises SriovRtError: if it is none of this plugin's.
+    :raises SriovRtError: if the VIF is not one of this plugin's.
     :raises ParseError: for a value that no port can have.
     """
     profile = _given(vif, "port_profile")
@@ -175,7 +175,7 @@ def _request(vif: Any, instance_info: Any) -> Plug:
             mode=_given(profile, "mode"),
             physical_network=profile.physical_network,
             name=_given(vif, "vif_name"),
-            # An ipvlan has its parent's.
+            # An ipvlan has its parent's MAC.
             mac=None if kind == Kind.IPVLAN else _given(vif, "address"),
             vlan=_given(profile, "vlan") or 0,
             mtu=None if network is None else _given(network, "mtu"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Parents of ports: offered, set for their ports, and clean without them."""
+"""Parents of ports: offered, set up for ports, and cleaned without them."""
 
 import contextlib
 import logging
@@ -47,8 +47,8 @@ _PARENT = MANAGERS[Holding.PARENT]
 def offer(view: View, pools: Pools, virt_type: str) -> Offer:
     """Return what a host offers.
 
-    :param pools: those that the operator names; what is not there, or has
-        been given away as a whole VF, carries nothing.
+    :param pools: parents that the operator names; one that is absent, or is
+        handed out as a whole VF, carries nothing.
     :param virt_type: ``[libvirt] virt_type`` of its nova-compute.
     """
     parents: dict[str, set[str]] = {}
@@ -74,9 +74,9 @@ def offer(view: View, pools: Pools, virt_type: str) -> Offer:
 
 
 def note_settings(vfs: Vfs, vf: VfId, request: Plug) -> None:
-    """Write down what a VF is set to, as its ports need it.
+    """Record what a VF is set to for its ports.
 
-    One in passthru mode has its parent's MAC, which it can change.
+    In passthru mode a port has its parent's MAC, which it can change.
     """
     now = vfs.observe(vf).settings
     passthru = request.mode == budget.PASSTHRU
@@ -102,10 +102,10 @@ class Parents:
         self._search = Search(host.links, host.vfs)
 
     def renew(self, todo: PlugPlan) -> bool:
-        """Bind the driver of a parent again, before its first port ever.
+        """Rebind the driver of a parent before its first port ever.
 
-        What somebody has set on its interface before would reach all of its
-        ports. What has an address, an alias or a bridge is somebody's.
+        Earlier settings of its interface would affect all of its ports. An
+        interface with an address, an alias or a bridge is in use and stays.
 
         :returns: whether its interface is another one now.
         """
@@ -127,7 +127,7 @@ class Parents:
         if link is None:
             raise kernel_errors.NoSuchLink(todo.parent, detail=f"{vf}")
         if link.name != before.name:
-            # The kernel numbered it anew.
+            # The kernel gave it a new number.
             link = self._links.move(link, None, before.name)
         self._links.configure(
             link,
@@ -139,13 +139,13 @@ class Parents:
         return True
 
     def clean_after(self, record: Record, view: View) -> None:
-        """Bring a parent that has no children left to the baseline.
+        """Reset a parent that has no children left to the baseline.
 
-        And down if we set it up, as a VF's alias says: or else it would be
-        in use for ever (see nic.provision). The record of a plug knows, too.
+        Set it down, too, if we set it up, as a VF's alias or the record of a
+        plug says: else it would be in use for ever (see nic.provision).
 
         :param view: the host as it is after the removal.
-        :raises LinkError: or NicError, if it cannot be.
+        :raises LinkError: or NicError, if it cannot be cleaned.
         """
         if record.kind == Kind.VF:
             return
@@ -157,7 +157,7 @@ class Parents:
         if view.children(parent):
             vf = view.vf_of(parent)
             if vf is not None and record.state is State.PLUGGING:
-                # What it was set to for this one stays for the others.
+                # Settings made for this port stay for the others.
                 with contextlib.suppress(NotRecorded):
                     note_settings(self._vfs, vf.id, record.request)
             return
@@ -174,11 +174,11 @@ class Parents:
             )
 
     def _put_back(self, record: Record, view: View) -> bool:
-        """Give a parent what it had before its first port.
+        """Restore what a parent had before its first port.
 
-        Its driver was being bound again when that plug was interrupted.
+        The plug was interrupted while the parent's driver was rebound.
 
-        :returns: whether its interface is another now.
+        :returns: whether its interface is another one now.
         """
         vf = None if record.vf is None else view.vf_at(record.vf)
         if vf is None or not view.is_on(record, vf):
@@ -201,10 +201,10 @@ class Parents:
     def _is_unused(self, record: Record, parent: Link, view: View) -> bool:
         """Return whether a VF can be set: nothing is on it in any namespace.
 
-        :raises Quarantined: if something is that cannot be seen.
+        :raises Quarantined: if something that cannot be seen is on it.
         """
         if parent.master is not None:
-            return False  # of somebody's bridge or bond
+            return False  # in a bridge or bond
         deadline = self._host.deadline()
         while (seen := view.use(parent, look=True)).unseen:
             if time.monotonic() >= deadline:
@@ -213,7 +213,7 @@ class Parents:
                     port=record.port,
                     detail="something that cannot be seen is on it",
                 )
-            # The kernel takes its time to end a namespace.
+            # The kernel takes time to end a namespace.
             time.sleep(PAUSE_S)
         seen = use.with_holders(seen, view.vf_of(parent))
         problems = use.why_not(seen, Act.RESET)
@@ -234,10 +234,10 @@ class Parents:
         *,
         raised: bool = False,
     ) -> bool:
-        """Bring an idle VF to the baseline, and down; False if it is there.
+        """Reset an idle VF and set it down; False if nothing had to change.
 
-        :param link: its interface, which nothing is on.
-        :param raised: whether the port that is undone has set it up.
+        :param link: its interface, which has nothing on it.
+        :param raised: whether the port that is being undone has set it up.
         """
         lower = raised or self._is_to_be_down(link)
         if lower:
@@ -256,9 +256,9 @@ class Parents:
             self._records.step(port, step)
 
     def _is_to_be_down(self, parent: Link) -> bool:
-        """Return whether we set up an interface that nothing is on any more.
+        """Return whether we set up an idle interface, which goes down again.
 
-        What somebody has given an address, or to a bridge, is in use.
+        An interface with an address or in a bridge is in use.
         """
         return (
             parent.alias == alias.PARENT
@@ -267,11 +267,11 @@ class Parents:
         )
 
     def dirty(self, view: View) -> Iterable[Link]:
-        """Yield the idle VFs of the pools that are not at the baseline.
+        """Yield idle VFs of the pools that are not at the baseline.
 
-        And parents that we set up, of the pools or not. A namespace that
-        goes takes its subinterfaces along and tells nobody: their parents
-        are found so.
+        Yield idle parents that we set up, too, in a pool or not. A namespace
+        that ends takes its subinterfaces along without a notice: this finds
+        their parents.
         """
         for vf in view.vfs:
             link = None if vf.netdev is None else view.on_host(vf.netdev)
@@ -281,13 +281,13 @@ class Parents:
                     use.with_holders(view.use(link), vf), Act.CLEAN
                 )
                 and (link.alias == alias.PARENT or self._needs_reset(vf))
-                # What takes a look at all namespaces comes last.
+                # The look at all namespaces is slow, so it comes last.
                 and not use.why_not(view.use(link, look=True), Act.CLEAN)
             ):
                 yield link
 
     def _needs_reset(self, vf: VfState) -> bool:
-        """Return whether a VF of a pool is not as clean as its NIC lets it."""
+        """Return whether a pool's VF is less clean than its NIC allows."""
         return (
             self._host.pools.network_of(vf.netdev or "", vf.id) is not None
             and unlike(vf.settings, vf.baseline) is not None

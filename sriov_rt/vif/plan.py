@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plan of a plug: the parent that is chosen, and the steps there."""
+"""Plan of a plug: the chosen parent, and the steps."""
 
 import dataclasses
 import hashlib
@@ -28,21 +28,21 @@ from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.view import View
 
-#: How many VFs a guest takes (shared with the requests' documentation).
+#: The most VFs that a guest takes (also in the requests' documentation).
 MAX_VFS = 32
 
-#: How many refusals of a pool's members an error tells.
+#: How many refusals of a pool's members an error shows.
 _SHOWN = 3
 
 
 def choose(request: Plug, view: View, pools: Pools, rules: Rules) -> Candidate:
-    """Return the parent of a port; for a whole VF, that.
+    """Return the parent of a port; for a whole VF, the VF itself.
 
-    Of those that can carry it: on its NUMA node, with a carrier, with the
-    fewest children, with the most room for MACs, and by name.
+    Of those that can carry it, the best is on its NUMA node, has a carrier,
+    the fewest children and the most room for MACs, and is first by name.
 
-    :param request: a checked one.
-    :raises LinkError: if there is none, named for why.
+    :param request: a checked port.
+    :raises LinkError: if there is none; its class names the reason.
     """
     if request.kind == Kind.VF:
         _check_number(request, view)
@@ -65,7 +65,7 @@ def choose(request: Plug, view: View, pools: Pools, rules: Rules) -> Candidate:
 
 
 def candidate(link: Link, view: View, pools: Pools) -> Candidate:
-    """Return an interface with what matters for being a parent."""
+    """Return an interface as a candidate for a parent."""
     vf = view.vf_of(link)
     return Candidate(
         link,
@@ -100,7 +100,7 @@ def _names(request: Plug, view: View, pools: Pools) -> list[str]:
                 found[name] = None
             continue
         for vf in view.vfs_of(member.name):
-            # One that is named itself is on the network that says.
+            # A VF that is named itself is on the network of that entry.
             netdev = vf.netdev or ""
             if pools.network_of(netdev, vf.id) == network:
                 found[netdev] = None
@@ -108,9 +108,9 @@ def _names(request: Plug, view: View, pools: Pools) -> list[str]:
 
 
 def _name(member: Member, view: View, pools: Pools) -> str | None:
-    """Return what the interface is called that a pool names; None for none.
+    """Return the present name of a pool's interface; None if it is absent.
 
-    A VF may be back by the name of another one, or by the kernel's.
+    A VF may have returned under the kernel's name or another VF's.
     """
     link = view.on_host(member.name)
     vf = view.vf_of(link) if link else None
@@ -163,14 +163,14 @@ def _rank(each: Candidate, request: Plug) -> tuple[object, ...]:
         no_carrier,
         len(each.children),
         0 if room is None else -room,
-        # Names sort as people count: v2 before v10.
+        # Names sort in natural order: v2 before v10.
         len(each.link.name),
         each.link.name,
     )
 
 
 def _no_parent(request: Plug, refusals: list[LinkError]) -> LinkError:
-    """Return the one reason, or all of them in one."""
+    """Return the only reason, or one error with all of them."""
     if len(refusals) == 1:
         return refusals[0]
     pool = request.physical_network or request.parent or ""
@@ -178,7 +178,7 @@ def _no_parent(request: Plug, refusals: list[LinkError]) -> LinkError:
     if not refusals:
         detail = "[vif] parents has no interface of it on this host"
     else:
-        # The VFs of one NIC may be refused for one reason.
+        # The VFs of one NIC may all have the same reason.
         reported = tuple(
             dict.fromkeys(
                 f"{each.device}: {each.detail or each.problem}"
@@ -188,26 +188,26 @@ def _no_parent(request: Plug, refusals: list[LinkError]) -> LinkError:
         detail = first_of(reported, _SHOWN)
     named = same.pop() if len(same) == 1 else errors.NoParent
     if errors.SpreadNeeded in same:
-        # Else there would be a parent.
+        # Otherwise there would be a parent.
         named = errors.SpreadNeeded
     return named(pool, port=request.port, detail=detail)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlugPlan:
-    """Everything that is decided before anything is done.
+    """All decisions of a plug, made before anything is done.
 
-    :param request: the port, checked; its MAC is None for the kernel's choice.
-    :param interface: the name that it gets.
-    :param parent: the interface that it sits on; of a whole VF, its own.
-    :param parent_index: its index.
+    :param request: the checked port; if its MAC is None, the kernel chooses.
+    :param interface: name that its interface gets.
+    :param parent: interface that it sits on; for a whole VF, the VF's own.
+    :param parent_index: index of that interface.
     :param vf: the VF that it is or sits on.
-    :param reset: whether that VF is brought to the baseline first.
-    :param settings: what the VF is then set to; None for nothing.
+    :param reset: whether that VF is reset to the baseline first.
+    :param settings: what the VF is then set to; None to set nothing.
     :param parent_up: whether the parent was up.
-    :param first: whether it is the first on a parent of ours.
-    :param inode: of the VF's device in sysfs; 0 for none.
-    :param parent_mtu: the parent's.
+    :param first: whether it is the first port on a parent of ours.
+    :param inode: inode of the VF's device in sysfs; 0 without one.
+    :param parent_mtu: MTU of the parent.
     """
 
     request: Plug
@@ -225,7 +225,7 @@ class PlugPlan:
 
     @property
     def is_rare(self) -> bool:
-        """Whether it could hurt, or join, who is on the parent unseen."""
+        """Whether it could affect, or join, unseen users of the parent."""
         return self.reset or self.settings is not None or self.first
 
     @property
@@ -236,7 +236,7 @@ class PlugPlan:
         return Act.SHARE if self.settings is None else Act.RESET
 
     def lines(self) -> Iterator[str]:
-        """Yield the plan as text, one line a step."""
+        """Yield the plan as text, one line for each step."""
         request = self.request
         where = request.namespace or "this namespace"
         if self.reset:
@@ -260,8 +260,8 @@ class PlugPlan:
 def make(request: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
     """Return the plan for a port that is not plugged.
 
-    :param request: a checked one.
-    :raises LinkError: if it cannot be plugged, named for why.
+    :param request: a checked port.
+    :raises LinkError: if it cannot be plugged; its class names the reason.
     """
     try:
         found = choose(request, view, pools, rules)
@@ -301,9 +301,9 @@ def make(request: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
 def _mac(request: Plug) -> str | None:
     """Return the MAC of a port.
 
-    A VF's driver makes up another one each time that it is loaded, so a
-    whole VF without one gets one that follows from its port: locally
-    administered, unicast.
+    A VF's driver makes up another MAC each time that it is loaded. So a whole
+    VF without one gets one derived from its port: locally administered,
+    unicast.
     """
     if request.mac is not None or request.kind != Kind.VF:
         return request.mac
@@ -316,9 +316,9 @@ def _whole(request: Plug) -> VfSettings:
 
 
 def _shared(request: Plug, found: Candidate) -> VfSettings | None:
-    """Return what a parent VF is to be, None if it may stay as it is.
+    """Return the settings that a parent VF needs; None to leave it as it is.
 
-    The first child finds it at the baseline, save for an administrative
+    The first child finds the VF at the baseline, except for an administrative
     MAC: that is the operator's, and ports may be known by it.
     """
     if found.vf is None or not found.ours:
@@ -336,9 +336,9 @@ def _shared(request: Plug, found: Candidate) -> VfSettings | None:
 
 
 def unlike(now: VfSettings, desired: VfSettings) -> VfSettings | None:
-    """Return what has to change, None if that is nothing.
+    """Return the settings that have to change; None if there are none.
 
-    What the NIC does not tell, it does not have.
+    A setting that the NIC does not report, it does not have.
     """
     changes = differing(now, desired)
     return None if changes == VfSettings() else changes
@@ -349,7 +349,7 @@ def _check_name(
 ) -> None:
     """Refuse a name that another interface of the namespace has.
 
-    One that comes just then the kernel refuses.
+    If such an interface appears after this check, the kernel refuses.
     """
     there = view.named(name, request.namespace)
     if there is None or (request.kind == Kind.VF and there == found.link):

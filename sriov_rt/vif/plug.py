@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plugging of a port: its steps, one port after the other on a parent."""
+"""Plugging of a port, step by step; one port at a time on a parent."""
 
 import contextlib
 import dataclasses
@@ -45,10 +45,10 @@ from sriov_rt.vif.whole_vfs import WholeVfs
 LOG = logging.getLogger(__name__)
 
 
-#: How often to look again at a host that has changed meanwhile.
+#: How often to look again at a host that has changed in between.
 MAX_TRIES = 8
 
-#: Why another parent may do.
+#: Errors after which another parent may do.
 _TAKEN = (
     errors.BudgetExceeded,
     errors.NoParent,
@@ -57,10 +57,10 @@ _TAKEN = (
     errors.SpreadNeeded,
 )
 
-#: The link if it was made now, and the port.
+#: The link, if it was made by this call, and the port.
 Made = tuple[Link | None, Plugged]
 
-#: Whether a port is to be made, by the namespace that it would be in.
+#: Whether a port has to be made, by the namespace that it would be in.
 Due = Callable[[Identity | None], bool]
 
 
@@ -69,8 +69,8 @@ def _intent(
 ) -> Record:
     """Return the record of a port that is about to be plugged.
 
-    :param namespace_id: the namespace that it is to be in.
-    :param request: the port as it was requested.
+    :param namespace_id: namespace that it will be in.
+    :param request: port as it was requested.
     """
     chosen = plan.request
     whole = chosen.kind == Kind.VF
@@ -101,8 +101,8 @@ def _intent(
 def _done(record: Record, link: Link, nodes: tuple[int, int]) -> Record:
     """Return the record of a port that was just plugged.
 
-    :param record: its intent.
-    :param nodes: of its interface and of what it sits on.
+    :param record: the record of its intent.
+    :param nodes: nodes of its interface and of its parent.
     """
     return dataclasses.replace(
         record,
@@ -116,7 +116,7 @@ def _done(record: Record, link: Link, nodes: tuple[int, int]) -> Record:
 
 
 class Making:
-    """Makes a port on a parent that is locked, with its port."""
+    """Makes a port while it and its parent are locked."""
 
     def __init__(self, host: Host, unplugging: Unplugging) -> None:
         self._host = host
@@ -150,8 +150,8 @@ class Making:
     ) -> Made:
         """Make a port while it and its parent are locked.
 
-        :param chosen: with the parent that was chosen.
-        :param request: as it was asked for, its parent not yet chosen.
+        :param chosen: the port with its chosen parent.
+        :param request: the port as requested, before a parent was chosen.
         """
         todo = self._checked(chosen)
         intent = _intent(todo, namespace_id, request)
@@ -179,28 +179,28 @@ class Making:
     def _checked(self, request: Plug) -> PlugPlan:
         """Return a plan for a parent that is locked.
 
-        What sets a VF is done only where nothing is on it in any namespace,
-        and the first port of a parent needs an idle one.
+        A VF is set only if nothing is on it in any namespace, and the first
+        port of a parent needs an idle one.
         """
         view = self.observe(request.port)
         todo = self.plan(request, view)
         for each in view.probes:
             parent = view.parent(each)
-            # Nobody else looks while this port holds the parent.
+            # No other process probes a parent that this port has locked.
             if parent is not None and parent.name == todo.parent:
                 self._links.delete(each)
         if not todo.is_rare:
             return todo
-        # What is unseen on a parent that is quarantined for this port is its
-        # own tenant's.
+        # On a parent that is quarantined for this port, what cannot be seen is
+        # its own tenant's.
         own = todo.act is Act.SHARE and self._is_kept(request)
         first = todo.first and todo.vf is not None and not own
         parent = self._parent_of(todo, view)
         idle = self._links.idle(parent.name)
         if not idle or todo.act is not Act.SHARE:
-            # A VLAN's interface on it keeps a parent idle, and may be shared.
+            # A VLAN interface leaves its parent idle, and may share it.
             view.look_everywhere()
-            # Whatever a look finds is of nobody who has a record.
+            # Whatever such a look finds belongs to no recorded port.
             found = view.children(parent) if first and not idle else ()
             if found:
                 raise _taken(parent, request, [_on_it(x) for x in found])
@@ -227,7 +227,7 @@ class Making:
         return parent
 
     def _nodes(self, todo: PlugPlan, link: Link) -> tuple[int, int]:
-        """Return what a port and its parent are known by for ever."""
+        """Return the lasting identities of a port and its parent."""
         if todo.request.kind == Kind.VF:
             return 0, 0
         parent = self._links.get(todo.parent)
@@ -239,7 +239,7 @@ class Making:
     def _run(self, plan: PlugPlan, record: Record) -> Link:
         """Return the port's interface: configured, up, verified.
 
-        :param record: of its intent, with where it is to be.
+        :param record: the record of its intent, with its namespace.
         :raises LinkError: or NicError, for the first step that fails.
         """
         with self._host.away(plan.vf):
@@ -276,23 +276,23 @@ class Plugging:
         self._unplugging = unplugging
 
     def plug(self, request: Plug, is_due: Due | None = None) -> Made:
-        """Make a port, or return it as it is if it is there.
+        """Make a port; return it as it is if it exists.
 
-        :param request: a checked one.
-        :param is_due: judges whether it is to be made, once it is locked.
-        :raises NotLost: if it is not.
-        :raises LinkError: or NicError, if it cannot be made; then nothing of
-            it is left.
+        :param request: a checked port.
+        :param is_due: decides, once the port is locked, whether to make it.
+        :raises NotLost: if it decides not to.
+        :raises LinkError: or NicError, if the port cannot be made; then
+            nothing of it is left.
         """
         with self._locks.port(request.port):
             self._unplugging.finish_pending(request.port)
-            # Held, so that its identity cannot become another's meanwhile.
+            # Kept open, so that no other namespace can get its identity.
             with (
                 self._links.keep_open(request.namespace) as namespace_id,
                 self._alone(request),
             ):
                 if namespace_id is None and request.namespace is not None:
-                    # By another name, it is the caller's own.
+                    # This is the caller's own namespace under another name.
                     request = dataclasses.replace(request, namespace=None)
                 if is_due is not None and not is_due(namespace_id):
                     raise errors.NotLost(request.name or "", port=request.port)
@@ -304,17 +304,17 @@ class Plugging:
     def _there(
         self, request: Plug, namespace_id: Identity | None
     ) -> Plugged | None:
-        """Return a port that is there already; None if it is to be made.
+        """Return an existing port; None if it has to be made.
 
-        :raises AlreadyPlugged: if it is something else than what is asked
-            for, and cannot become that.
-        :raises Quarantined: if it is.
+        :raises AlreadyPlugged: if it differs from what is requested, and
+            cannot be changed in place.
+        :raises Quarantined: if it is quarantined.
         """
         record = self._records.get(request.port)
         if record is None:
             return None
         there = None
-        # One that is quarantined may have been seen again since.
+        # The interface of a quarantined port may have been seen again since.
         if not record.is_quarantined:
             there = self._existing.keep(record, request, namespace_id)
         if there is None:
@@ -322,8 +322,8 @@ class Plugging:
         return there
 
     def _alone(self, request: Plug) -> AbstractContextManager[object]:
-        """Keep other accelerated ports of a network from choosing."""
-        # Two VFs of one PF are two parents: their locks do not do.
+        """Lock the choice of parents for a network's accelerated ports."""
+        # Two VFs of one PF are two parents: their locks are not enough.
         if request.onload and request.network is not None:
             return self._locks.network(request.network)
         return contextlib.nullcontext()
@@ -331,10 +331,10 @@ class Plugging:
     def _kept(self, request: Plug) -> str | None:
         """Return the parent that is quarantined for a port's last interface.
 
-        It can have another there, which is its own tenant's; and only there,
-        for then that is what keeps the parent.
+        Its next interface can be there, with its own tenant's, and only there:
+        then that port keeps the parent.
 
-        :raises Quarantined: if it was another's port.
+        :raises Quarantined: if the last interface was another owner's.
         """
         record = self._records.get(request.port)
         if record is None:
@@ -346,14 +346,14 @@ class Plugging:
         return record.parent
 
     def check(self, request: Plug) -> None:
-        """Choose a parent for a port as a plug does, and make nothing.
+        """Choose a parent for a port as a plug does, but make nothing.
 
-        :raises LinkError: if it has none.
+        :raises LinkError: if there is none.
         """
         try:
             self._making.plan(request, self._making.observe())
         except _TAKEN:
-            # What has gone without an unplug may be what keeps it off.
+            # A port that has gone without an unplug may block the parent.
             if not self._unplugging.release():
                 raise
             self._making.plan(request, self._making.observe())
@@ -364,9 +364,9 @@ class Plugging:
         namespace_id: Identity | None,
         kept: str | None = None,
     ) -> Made:
-        """Choose a parent for a port whose lock is held, and make it.
+        """Choose a parent for a locked port, and make the port.
 
-        :param kept: the only one that it can have.
+        :param kept: the only parent that it can have; None for any.
         """
         refused: list[LinkError] = []
         avoid: set[str] = set()
@@ -385,14 +385,14 @@ class Plugging:
                 with self._locks.parent(parent), self._claimed(parent):
                     return self._making.make(chosen, request, namespace_id)
             except _TAKEN as error:
-                # The next intent must not hide one that is not undone.
+                # The next intent must not hide one that was not undone.
                 self._unplugging.finish_pending(request.port)
                 if (
                     kept is None
                     and self._records.get(request.port) is not None
                 ):
                     raise  # it is quarantined for what it may have made
-                # What has gone without an unplug may be what keeps it off.
+                # A port that has gone without an unplug may block the parent.
                 freed = not refused and self._unplugging.release()
                 # Or another port was quicker: choose again.
                 if chosen is request and not freed:
@@ -400,14 +400,15 @@ class Plugging:
                         raise refused[-1] from error
                     raise
                 if not freed and isinstance(error, kernel_errors.ParentTaken):
-                    # By what is not in the records: it is so again.
+                    # The records do not show its user: it would be taken
+                    # again.
                     avoid.add(error.device)
                 LOG.debug("%s: %s", log.about(request.port), error)
                 refused.append(error)
         raise refused[-1]
 
     def _claimed(self, parent: str) -> AbstractContextManager[object]:
-        """Keep other managers from the VF of a parent that is locked."""
+        """Keep other managers off the VF of a locked parent."""
         vf = self._vfs.of(parent)
         if vf is None:
             return contextlib.nullcontext()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ports: plugged, unplugged, shown; and recovered after a crash."""
+"""Ports: plugged, unplugged, shown, and recovered after a crash."""
 
 import dataclasses
 import logging
@@ -42,8 +42,8 @@ LOG = logging.getLogger(__name__)
 class Plugger:
     """Ports of this host.
 
-    Who calls has checked a requested port (validation.checked), or the UUID
-    of one (validation.port): the command line and the privileged daemon do.
+    The caller has checked a requested port (validation.checked) or its UUID
+    (validation.port), as the command line and the privileged daemon do.
     """
 
     def __init__(self, host: Host) -> None:
@@ -62,7 +62,7 @@ class Plugger:
 
     @property
     def host(self) -> Host:
-        """The host whose ports these are."""
+        """The host that has these ports."""
         return self._host
 
     @property
@@ -73,7 +73,7 @@ class Plugger:
     def plan(self, request: Plug) -> PlugPlan:
         """Return what :meth:`plug` would do; nothing is touched.
 
-        :raises LinkError: if it cannot be done.
+        :raises LinkError: if the port cannot be plugged.
         """
         _refuse_unseen(request)
         record = self._records.get(request.port)
@@ -84,7 +84,7 @@ class Plugger:
         )
 
     def check(self, request: Plug) -> None:
-        """Check that a port can be plugged, if it is not; make nothing.
+        """Check that a port can be plugged or already is; make nothing.
 
         :raises LinkError: or NicError, if it cannot be plugged now.
         """
@@ -101,7 +101,7 @@ class Plugger:
         return parents.offer(view, self._host.pools, virt_type)
 
     def plug(self, request: Plug, is_due: Due | None = None) -> Plugged:
-        """Make a port, or return it as it is if it is there.
+        """Make a port; return it as it is if it exists.
 
         :param is_due: see :meth:`Plugging.plug`.
         :raises LinkError: or NicError, if it cannot be made; then nothing of
@@ -116,7 +116,7 @@ class Plugger:
         return plugged
 
     def unplug(self, port: str) -> bool:
-        """Remove a port; False if there was nothing of it.
+        """Remove a port; False if nothing of it was left.
 
         :raises LinkError: or NicError, if it cannot be removed.
         """
@@ -128,7 +128,7 @@ class Plugger:
 
     def _unplug(self, port: str) -> bool:
         with self._locks.port(port):
-            # Before its record: it is not to be plugged again.
+            # Before its record is removed: it must not be plugged again.
             done = self._lost.end(port)
             done |= self._unplugging.finish_pending(port)
             record = self._records.get(port)
@@ -144,10 +144,10 @@ class Plugger:
         return done
 
     def forget(self, port: str) -> bool:
-        """Free what a quarantined port keeps; False if there is none.
+        """Free what a quarantined port keeps; False if there is no such port.
 
-        No interface is looked for or removed: for who knows that it is gone.
-        Damaged files of the port are.
+        Use it if the interface is known to be gone: none is looked for or
+        removed. Damaged files of the port are removed.
 
         :raises NotForgotten: if the port is not quarantined.
         :raises InterfaceLeft: if its interface is seen where it was plugged,
@@ -173,9 +173,9 @@ class Plugger:
         return True
 
     def _check_gone(self, record: Record) -> None:
-        """Check that an interface is not seen; a VF may be on the host.
+        """Check that a port's interface is gone; a VF may be on the host.
 
-        :raises InterfaceLeft: if it is.
+        :raises InterfaceLeft: if it is seen.
         """
         link = Search(self._links, self._host.vfs).find(record)
         if link is None or (record.kind == Kind.VF and not link.namespace):
@@ -184,14 +184,14 @@ class Plugger:
         raise errors.InterfaceLeft(f"{link.name}{place}", port=record.port)
 
     def show(self) -> tuple[Plugged, ...]:
-        """Return all ports: by their records, and as the kernel has them."""
+        """Return all ports, as their records and the kernel show them."""
         return show.ports(self._host)
 
     def recover(self) -> Recovered:
-        """Undo the plugs and finish the unplugs that were interrupted.
+        """Undo interrupted plugs and finish interrupted unplugs.
 
-        What is plugged or quarantined is reported and left
-        alone. Another process's work in progress is not touched.
+        Plugged and quarantined ports are reported and left alone. Another
+        process's work in progress is not touched.
         """
         found = self._recovery.run()
         for result, ports in (
@@ -204,14 +204,14 @@ class Plugger:
         return found
 
     def recover_pending(self) -> Recovered | None:
-        """Recover if anything is in progress; None if not."""
+        """Recover if anything is in progress; None if nothing is."""
         return self.recover() if self._recovery.pending() else None
 
     def recheck(self) -> tuple[Record, ...]:
-        """Look once more at quarantined ports; return those that still are.
+        """Look again at quarantined ports; return those that still are.
 
-        What those keep that have gone is free then. Nothing is waited for,
-        and the kernel is not asked where no port is quarantined.
+        If an interface has gone, what its port kept is free. Nothing is waited
+        for, and without quarantined ports the kernel is not queried.
 
         :raises RecordsBroken: if the records cannot be read.
         """
@@ -219,7 +219,7 @@ class Plugger:
         return tuple(x for x in self._records.all() if x.is_quarantined)
 
     def _announce(self, request: Plug, link: Link) -> None:
-        """Announce a port; one without a carrier is a port too."""
+        """Announce a port, even if it has no carrier."""
         try:
             wait_s = self._host.rules.carrier_wait_s
             carrier = link.carrier or self._links.wait_carrier(link, wait_s)
@@ -239,9 +239,9 @@ class Plugger:
 
 
 def _refuse_unseen(request: Plug) -> None:
-    """Refuse a namespace by the id of a process that cannot be seen.
+    """Refuse a namespace given by a process id that cannot be seen.
 
-    :raises ProcessUnseen: if process ids are those of a container.
+    :raises ProcessUnseen: if process ids are the container's own.
     """
     place = request.namespace or ""
     if (

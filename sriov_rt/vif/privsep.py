@@ -5,26 +5,25 @@
 The daemon that runs it is root with few capabilities. CAP_NET_ADMIN does all
 the work on a port in the host's own namespace:
 
-- links, tc and what a PF sets of its VFs are netlink's, and netlink asks for
+- links, tc and a PF's settings of its VFs go through netlink, which requires
   CAP_NET_ADMIN (rtnetlink_rcv_msg in net/core/rtnetlink.c);
-- what is written in sysfs (a VF's driver, its reset) and in the records'
-  directory belongs to root, and root needs no capability for files of its
-  own. With ``user`` set to another, CAP_DAC_OVERRIDE would be needed.
+- files in sysfs (a VF's driver, its reset) and in the records' directory
+  belong to root, which needs no capability for its own files. With ``user``
+  set to another, CAP_DAC_OVERRIDE would be needed.
 
-A port may be in a namespace other than the host's, and one that is not where
-it was plugged is looked for in all of them: that takes CAP_SYS_ADMIN to enter
+A port may be in another namespace than the host's, and one that is not where
+it was plugged is looked for in all of them. That takes CAP_SYS_ADMIN to enter
 one (netns_install in net/core/net_namespace.c) and CAP_SYS_PTRACE to find one
 by its processes (proc_ns_get_link in fs/proc/namespaces.c). CAP_MKNOD is for
-the device node of a macvtap where /dev is not devtmpfs, as in a container that
-nova-compute runs in. No port of os-vif has addresses, so none is announced,
-and CAP_NET_RAW is not needed.
+the device node of a macvtap if /dev is not devtmpfs, as in nova-compute's
+container. Ports of os-vif have no addresses, so none is announced, and
+CAP_NET_RAW is not needed.
 
-Who asks has no privileges, and may be asked by others still: so what is asked
-for is checked on this side of the socket. A port gets a parent out of ``[vif]
-parents``, and neither a namespace nor addresses nor routes: what plugs by
-os-vif has an interface on the host, which its guest configures. Any port may
-be unplugged: that a port is gone is what Nova says of its own, and of one that
-it forgot.
+The caller has no privileges, and may act for others that have fewer still: so
+requests are checked on this side of the socket. A port gets a parent from
+``[vif] parents``, but no namespace, addresses or routes: through os-vif an
+interface stays on the host, and its guest configures it. Any port may be
+unplugged: Nova decides that for its own ports and for those it forgot.
 """
 
 import dataclasses
@@ -101,21 +100,21 @@ vif_plug = priv_context.PrivContext(
     ],
 )
 
-#: More that wait for an answer would fill the daemon's socket, on which
-#: oslo.privsep waits, holding the lock of all its callers.
+#: More waiting calls would fill the daemon's socket, on which oslo.privsep
+#: waits while it holds the lock of all its callers.
 _calls = deadline.Calls("a call of sriov-rt's privileged daemon", 32)
 
 _restart_lock = threading.Lock()
 
-#: What goes back through the privsep daemon: (value, None) or (None, error).
+#: Answer of the privsep daemon: (value, None) or (None, error).
 Answer = tuple[Any, dict[str, str] | None]
 
 
 class HostRefused(exceptions.SriovRtError):
-    """The host could not do it; the sentence is that of its error.
+    """The host could not do it; the text is that of its error.
 
-    :param name: of the error's class, such as ``NoParent``.
-    :param sentence: what it says.
+    :param name: name of the error's class, such as ``NoParent``.
+    :param sentence: text of the error.
     """
 
     def __init__(self, name: str, sentence: str) -> None:
@@ -125,7 +124,7 @@ class HostRefused(exceptions.SriovRtError):
 
     @property
     def is_configuration(self) -> bool:
-        """Whether an option of sriov-rt.conf has a value that can't be."""
+        """Whether an option of sriov-rt.conf has an invalid value."""
         return self.name == config.OptionRejected.__name__
 
     def __str__(self) -> str:
@@ -133,9 +132,9 @@ class HostRefused(exceptions.SriovRtError):
 
 
 def is_configured() -> bool:
-    """Return whether this host has a file with a configuration of ours.
+    """Return whether this host has a configuration file of ours.
 
-    What is in it is for root to read, and so may be its directory.
+    Only root may be able to read the file, or even its directory.
     """
     try:
         pathlib.Path(_config_file()).stat()
@@ -147,7 +146,7 @@ def is_configured() -> bool:
 
 
 def plug(request: Plug) -> Mapping[str, Any]:
-    """Plug a port and return what it became: the fields of a Plugged.
+    """Plug a port and return the result: the fields of a Plugged.
 
     :raises HostRefused: if it cannot be plugged.
     """
@@ -156,7 +155,7 @@ def plug(request: Plug) -> Mapping[str, Any]:
 
 
 def check(request: Plug) -> None:
-    """Check that a port can be plugged, if it is not; make nothing.
+    """Check that a port can be plugged or already is; make nothing.
 
     :raises HostRefused: if it cannot be plugged now.
     """
@@ -166,9 +165,9 @@ def check(request: Plug) -> None:
 def networks() -> Collection[str] | None:
     """Return the physical networks that this host has parents on.
 
-    Read without privileges: most hosts have none, and ask for none.
+    They are read without privileges: most hosts have none, and need none.
 
-    :returns: None if that cannot be read so.
+    :returns: None if they cannot be read without privileges.
     """
     from sriov_rt.vif import options
     from sriov_rt.vif.settings import Pools
@@ -187,7 +186,7 @@ def offer(virt_type: str) -> Offer:
     """Return what this host offers to Neutron now.
 
     :param virt_type: ``[libvirt] virt_type`` of its nova-compute.
-    :raises HostRefused: if that is not to be seen.
+    :raises HostRefused: if the offer cannot be determined.
     """
     return Offer.from_configurations(_value(_offer, virt_type))
 
@@ -195,7 +194,7 @@ def offer(virt_type: str) -> Offer:
 def unplug(port: str) -> bool:
     """Unplug a port; False if there was nothing to unplug.
 
-    :raises HostRefused: if what is there cannot be taken away.
+    :raises HostRefused: if the port cannot be removed.
     """
     return bool(_value(_unplug, port))
 
@@ -210,9 +209,9 @@ def recover() -> Mapping[str, Any]:
 
 
 def _value(function: Callable[..., Answer], *arguments: Any) -> Any:
-    """Return what a function of the daemon's returns.
+    """Return what a function of the daemon returns.
 
-    :raises HostRefused: if it cannot be done, or there is no answer in time.
+    :raises HostRefused: if it fails, or does not answer in time.
     """
     limit_s = _conf().answer_timeout
     until = time.monotonic() + limit_s
@@ -260,7 +259,8 @@ def _stop_if_reset() -> None:
 
 @functools.cache
 def _plugger(config_file: str) -> Any:
-    # Only the daemon needs it: whoever loads the plugin loads this module.
+    # Imported here, as only the daemon needs it: loading the plugin loads this
+    # module.
     from sriov_rt.vif import host
     from sriov_rt.vif import plugger
 
@@ -270,9 +270,9 @@ def _plugger(config_file: str) -> Any:
 
 
 def _host_plugger() -> Any:
-    """Return this host's plugger, as the configuration of root has it.
+    """Return the plugger that root's configuration describes.
 
-    The file is not one of the caller's choice: who asks has no privileges.
+    The caller cannot choose the file: it has no privileges.
     """
     return _plugger(_config_file())
 
@@ -288,8 +288,8 @@ def _conf() -> Any:
 
 
 def _answered(action: Callable[[], Any]) -> Answer:
-    # The other side would make an exception again from its arguments
-    # alone, and ours take keywords.
+    # The client would rebuild an exception from its arguments alone, but ours
+    # take keywords.
     try:
         return action(), None
     except exceptions.SriovRtError as error:
@@ -332,18 +332,18 @@ def _recover(_until: float) -> Answer:
 def _want(requested: Mapping[str, Any], until: float) -> Plug:
     """Return the requested port, if an unprivileged caller may have it.
 
-    :raises SchemaError: if it is no port.
+    :raises SchemaError: if it is not a port.
     :raises ParseError: for a value that no port can have.
     :param until: when the caller gives up, by time.monotonic().
     :raises NotAllowed: for what would reach beyond the pools' parents.
-    :raises HostRefused: if nobody waits for it any longer.
+    :raises HostRefused: if the caller no longer waits for it.
     """
     if time.monotonic() > until:
-        # A daemon that was stopped finds it when it goes on.
+        # A stopped daemon finds such a request when it continues.
         sentence = f"port={requested.get('port')}: the request is too old"
         LOG.warning("%s", sentence)
         raise HostRefused("TooLate", sentence)
-    # Lists come as tuples through oslo.privsep.
+    # oslo.privsep turns lists into tuples.
     request = codec.from_plain(Plug, json.loads(json.dumps(requested)))
     for what, value in (
         ("a namespace", request.namespace),
@@ -353,7 +353,7 @@ def _want(requested: Mapping[str, Any], until: float) -> Plug:
         if value:
             raise errors.NotAllowed(what, port=request.port)
     if request.physical_network is None:
-        # A parent that is named is held to its network's (see vif.plan).
+        # A named parent has to be on its network (see vif.plan).
         what = f"parent {request.parent}"
         raise errors.NotAllowed(
             what, port=request.port, detail="without a physical network"

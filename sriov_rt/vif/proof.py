@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a port's interface is gone: what the kernel says, and the verdict.
+"""Whether a port's interface is gone: evidence of the kernel, and verdict.
 
-Absence proves nothing: root in a container can hide an interface, give it
-another index, put another in its place and stack more on the same parent. Nor
-do two looks that are true of two moments: it can move it to and fro.
+Absence proves nothing: root in a container can hide an interface, change its
+index, put another in its place and stack more on the same parent. Nor do two
+looks at different moments prove anything: root can move it to and fro.
 """
 
 import dataclasses
@@ -21,8 +21,9 @@ NAMED = 3
 class Verdict(enum.StrEnum):
     """Outcome for a port that was unplugged.
 
-    Kept is one whose own interface was deleted, while something else may be
-    left on its parent; quarantined one whose interface may be there still.
+    Kept means that the port's own interface was deleted, while something else
+    may be left on its parent. Quarantined means that its interface may still
+    be there.
     """
 
     GONE = "gone"
@@ -43,17 +44,17 @@ class Where(enum.StrEnum):
 class Evidence:
     """Evidence from the kernel on a port and its parent.
 
-    :param parent: the parent's name, as it is now if that is known.
+    :param parent: name of the parent, the present one if that is known.
     :param idle: whether nothing is on the parent, in any namespace; None if
         this kernel cannot tell.
     :param removed: whether the interface was found and deleted.
-    :param unrecorded: interfaces on the parent that are of no port.
-    :param beside: whether interfaces that are accounted for are on it.
+    :param unrecorded: interfaces on the parent that belong to no port.
+    :param beside: whether other ports' interfaces are on it.
     :param suspect: another port that the parent is quarantined for.
-    :param unseen: how many interfaces of the machine could not be seen at the
-        moment of which the rest is true; None if the kernel cannot tell.
-    :param clue: what is known of an interface that was not found, a clause.
-    :param place: the namespace that the parent is in, if it is elsewhere.
+    :param unseen: number of interfaces of the machine that could not be seen
+        at the moment of the other evidence; None if the kernel cannot tell.
+    :param clue: clause on an interface that was not found.
+    :param place: namespace that the parent is in, if it was moved.
     """
 
     parent: str
@@ -69,10 +70,10 @@ class Evidence:
 
 
 class Rule(NamedTuple):
-    """A row of the table: the first that applies decides.
+    """A row of the table; the first that applies decides.
 
-    :param applies: whether it does.
-    :param reason: a clause, with what an Evidence has.
+    :param applies: returns whether the row applies.
+    :param reason: template of a clause, with fields of Evidence.
     """
 
     applies: Callable[[Evidence], bool]
@@ -107,7 +108,8 @@ RULES = (
         "its interface was not found, and no port has {unrecorded}",
     ),
     Rule(lambda it: not it.removed, Verdict.QUARANTINED, "{clue}"),
-    # That port keeps the parent: it was not seen to go before this one was.
+    # The other port keeps the parent: it was not seen to go before this one
+    # was.
     Rule(lambda it: it.suspect is not None, Verdict.GONE),
     Rule(
         lambda it: bool(it.unrecorded),
@@ -135,7 +137,7 @@ RULES = (
 
 
 def judge(evidence: Evidence) -> tuple[Verdict, str]:
-    """Return what becomes of a port, and why unless it is gone."""
+    """Return the verdict on a port, and its reason unless it is gone."""
     rule = next(each for each in RULES if each.applies(evidence))
     named = {
         field.name: getattr(evidence, field.name)

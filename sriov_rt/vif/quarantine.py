@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Quarantine of a port: its parent is cut off, and free once it has gone."""
+"""Quarantine of a port: its parent is cut off until its interface is gone."""
 
 import contextlib
 import dataclasses
@@ -23,12 +23,12 @@ from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)
 
-#: Unplugs a port that the caller has locked; False if it had gone.
+#: Unplugs a locked port; False if it had gone.
 Unplug = Callable[[Record], bool]
 
 
 class Quarantine:
-    """Cuts off the parents of quarantined ports, lifts that, and releases."""
+    """Cuts off parents of quarantined ports, restores and releases them."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -36,7 +36,7 @@ class Quarantine:
         self._locks = host.locks
         self._records = host.records
         self._search = Search(host.links, host.vfs)
-        # Why ports could not be released, which is logged once.
+        # Reasons why ports could not be released, each logged once.
         self._said: dict[str, str] = {}
 
     def begin(
@@ -44,8 +44,8 @@ class Quarantine:
     ) -> None:
         """Note that a port is quarantined, and cut it off.
 
-        A plug that replaces a quarantined port has its parent: that is
-        quarantined already, and the plug stays in progress.
+        A plug that replaces a quarantined port is on its parent: that is
+        already quarantined, and the plug stays in progress.
 
         :param locked: whether the caller has the lock of its parent.
         """
@@ -59,7 +59,7 @@ class Quarantine:
             reason=f"{why.detail}; {why.remedy}",
             removed=record.removed or why.removed,
         )
-        # In progress until it is cut off, too.
+        # It stays in progress until it is cut off.
         self._records.put(record)
         lock = (
             contextlib.nullcontext()
@@ -79,10 +79,10 @@ class Quarantine:
         self._records.put(dataclasses.replace(now, state=State.QUARANTINED))
 
     def cut_off(self, record: Record, view: View) -> None:
-        """Set down a parent that only quarantined ports are on; locked.
+        """Set down a locked parent that only quarantined ports are on.
 
-        Set down, it is no way to the wire for who has one of them. Its alias
-        goes on to say if we set it up.
+        Nobody reaches the wire through a parent that is down. Its alias still
+        says whether we set it up.
         """
         _, parent = self._search.parent(record, view)
         keeper = None if parent is None else view.quarantined(parent)
@@ -90,7 +90,7 @@ class Quarantine:
             return
         if not self._is_only_quarantined(record, parent, view):
             return
-        # Written before it is done, to be undone whatever comes between.
+        # Written first, so that a crash cannot prevent the undo.
         self._records.put(dataclasses.replace(keeper, lowered=True))
         self._links.configure(parent, up=False)
         LOG.warning(
@@ -102,13 +102,13 @@ class Quarantine:
     def _is_only_quarantined(
         self, record: Record, parent: Link, view: View
     ) -> bool:
-        """Return whether a parent is up, for quarantined ports alone."""
+        """Return whether only quarantined ports keep a parent up."""
         if not parent.up or record.kind == Kind.VF:
             return False
         if any(not each.is_quarantined for each in view.on(parent)):
             return False
-        # On a VF of a pool it can only be the tenant's that nobody accounts
-        # for; on another parent it may be anybody's.
+        # On a pool's VF, unaccounted interfaces can only be the tenant's; on
+        # another parent they may be anybody's.
         pooled = self._host.is_pooled(parent, view)
         if not pooled and record.vf is None:
             return False
@@ -122,9 +122,9 @@ class Quarantine:
         )
 
     def restore(self, record: Record) -> None:
-        """Set the parent of a port up again that was set down to cut it off.
+        """Set a port's parent up again that was set down to cut it off.
 
-        Not while another port is quarantined on it: then that has to.
+        If another port is quarantined on it, that one sets it up later.
         """
         now = self._records.get(record.port)
         if now is None or not now.lowered:
@@ -146,12 +146,12 @@ class Quarantine:
     def release(
         self, unplug: Unplug, *, ended: bool = True
     ) -> tuple[str, ...]:
-        """Free what quarantined ports keep that have gone.
+        """Free what quarantined ports keep if their interfaces have gone.
 
-        :param unplug: tries to unplug one again.
-        :param ended: those as well whose namespace has ended without an
-            unplug; without, none that stands for a damaged file.
-        :returns: the ports that are no more.
+        :param unplug: tries to unplug a port again.
+        :param ended: also free ports whose namespace ended without an unplug;
+            False leaves out those that stand for a damaged file.
+        :returns: the ports that are removed.
         """
         found = []
         for each in self._records.all():
@@ -174,7 +174,7 @@ class Quarantine:
         return tuple(found)
 
     def _release(self, record: Record, unplug: Unplug) -> bool:
-        """Free what a port keeps, which is locked; return if it did."""
+        """Free what a locked port keeps; return whether that succeeded."""
         reported = log.about(record.port, record.vf)
         try:
             unplug(record)

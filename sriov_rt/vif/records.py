@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Records of ports: one file a port, written before each act and after it.
+"""Records of ports: a file for each, written before each act and after it.
 
-The kernel tells what is; an alias, a name or a MAC can be set by root in the
-container that has the interface. So whose it is stands in a file that only
-the host's root can write, which ends with the boot as the interfaces do. Its
-state says what is in progress, so that the next process can undo a plug or
-finish an unplug, however this one ends.
+The kernel shows what exists, but root in the container that has an interface
+can set its alias, name or MAC. So its owner is in a file that only the host's
+root can write, which ends with the boot as the interfaces do. Its state says
+what is in progress, so that the next process can undo a plug or finish an
+unplug, however this one ends.
 """
 
 import contextlib
@@ -39,50 +39,50 @@ from sriov_rt.vif.model import State
 
 LOG = logging.getLogger(__name__)
 
-#: The directory of the files, in that of ``[vif] records``.
+#: Directory of the files, below that of ``[vif] records``.
 DIRECTORY = "records"
 
-#: Raised by one when an older reader would misread a newer file.
+#: Increased by one when an older reader would misread a newer file.
 SCHEMA_VERSION = 2
 
 #: The longest file, in bytes: 64 addresses and 64 routes take 9 kB, and a
-#: record that another one replaces as much again.
+#: record that it replaces takes as much again.
 MAX_FILE = 32 * 1024
 
-#: How a file begins that :func:`form` has made; the line is the record. The
-#: steps that follow it are for who reads the file.
+#: How a file that :func:`form` made begins; its first line is the record. The
+#: steps after it are for human readers.
 _HEAD = f'{{"schema":{SCHEMA_VERSION},'.encode()
 
 #: Identity and age of a file; see :func:`_stamp`.
 Stamp = tuple[int, ...]
 
-#: How long after a change a file is read again, in nanoseconds.
+#: For how long after a change a file is not cached, in nanoseconds.
 FRESH_NS = 50_000_000
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-#: The most records that are read: VFs of 16 PFs with 256 functions each, as
-#: many parents as a configuration may name, of four ports each.
+#: The most records that are read: VFs of 16 PFs with 256 functions each, the
+#: most parents that a configuration may name, with four ports each.
 MAX_RECORDS = 16384
 
-#: Before the name of a file that is being written, by files.replace.
+#: Prefix of a file that files.replace is writing.
 _TEMPORARY = "."
 
-#: Characters of a port's name, a UUID.
+#: Length of a port's name, a UUID, in characters.
 _PORT_LENGTH = 36
 
 #: Locks a port; raises Busy if another has it.
 LockPort = Callable[[str], AbstractContextManager[object]]
 
-#: Between a port and a number, in the name of a damaged file of it.
+#: Separates port and number in the name of a port's damaged file.
 DAMAGED = ".damaged."
 
 #: The most damaged files that are kept.
 MAX_DAMAGED = 100
 
-#: Kernel's own limit of an interface's index and of MTUs, INT_MAX.
+#: The kernel's limit of an interface's index and of MTUs, INT_MAX.
 _MAX_INDEX = 2**31 - 1
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -100,29 +100,30 @@ def boot_id() -> str:
 class Records:
     """A directory with a file for each port.
 
-    Who reads needs no lock: a file is replaced as a whole.
+    Readers need no lock: a file is replaced as a whole.
 
-    :param directory: of ``[vif] records``.
+    :param directory: the directory of ``[vif] records``.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory / DIRECTORY
         self._place = str(self.directory)
-        # What was read, by the port, as long as its file is the same.
+        # Parsed records by port, valid while their file is unchanged.
         self._known: dict[str, tuple[Stamp, Record]] = {}
         self.damaged = DamagedFiles(self)
 
     def begin(self, record: Record) -> None:
         """Write down that a port is being plugged or unplugged.
 
-        It is there for the next process, however this one ends. A power cut
-        may take it along with all that there was to undo: links and the
-        settings of VFs are in memories that it clears. So the disk, which
-        takes longer than a plug, is not waited for.
+        The next process finds it, however this one ends. A power cut may
+        destroy it together with everything to undo: it clears links and the
+        settings of VFs, too. So nothing waits for the disk, which takes longer
+        than a plug.
 
-        :param record: a plug keeps the quarantined one that it replaces.
-        :raises RecordsFull: if there is no space; the one before stays.
-        :raises RecordsBroken: if it cannot be written otherwise.
+        :param record: the new record; a plug's keeps the quarantined record
+            that it replaces.
+        :raises RecordsFull: if there is no space; the old record stays.
+        :raises RecordsBroken: if it cannot be written for another reason.
         """
         if record.state is State.PLUGGING:
             there = self.get(record.port)
@@ -132,9 +133,9 @@ class Records:
         self._write(record)
 
     def step(self, port: str, name: str) -> None:
-        """Note the step that is about to be done.
+        """Note the step that comes next.
 
-        A disk that is full by now changes nothing: the record is there.
+        A full disk does no harm here: the record is written.
         """
         try:
             _append(f"{self._place}/{port}", f"{name}\n".encode())
@@ -147,19 +148,19 @@ class Records:
             )
 
     def put(self, record: Record) -> None:
-        """Write a record; it replaces one of the same port.
+        """Write a record; it replaces the one of the same port.
 
-        :raises RecordsFull: if there is no space; the one before stays.
-        :raises RecordsBroken: if it cannot be written otherwise.
+        :raises RecordsFull: if there is no space; the old record stays.
+        :raises RecordsBroken: if it cannot be written for another reason.
         """
         self._write(record)
 
     def end(self, port: str) -> None:
-        """Remove the record of a port; one that is gone is removed.
+        """Remove the record of a port; it is no error if there is none.
 
-        What a plug in progress has replaced is there again.
+        The record that a plug in progress has replaced is restored.
 
-        :raises RecordsBroken: if it cannot be.
+        :raises RecordsBroken: if it cannot be removed.
         """
         record = self._read(port)
         before = _existing(record)
@@ -187,8 +188,8 @@ class Records:
     def get(self, port: str) -> Record | None:
         """Return the record of a port; None if there is none.
 
-        One that is being plugged is not there yet. For a damaged one, one
-        that stands for it: quarantined.
+        A port whose plug is in progress has none yet. A damaged record is
+        replaced by a quarantined one that stands for it.
 
         :raises RecordsBroken: if the directory cannot be used.
         """
@@ -236,10 +237,10 @@ class Records:
         return tuple(each for each in found if each is not None)
 
     def every(self) -> tuple[Record, ...]:
-        """Return the records with those of ports that are being plugged.
+        """Return all records, with those of ports that are being plugged.
 
-        For who is about to take a VF: a plug that was killed is undone by
-        what it wrote down.
+        For callers that are about to take a VF: the record of a killed plug is
+        needed to undo it.
 
         :raises RecordsBroken: if the directory cannot be used.
         """
@@ -253,7 +254,7 @@ class Records:
         return [each for each in found if each is not None]
 
     def clean(self, lock_port: LockPort) -> None:
-        """Remove what another boot has left, and files half-written.
+        """Remove what another boot has left, and half-written files.
 
         :param lock_port: keeps others from writing the record of a port; a
             port that is busy is left alone.
@@ -272,9 +273,9 @@ class Records:
                     _clean(each)
 
     def _is_there(self, port: str | None) -> bool:
-        """Return whether there is a directory, which only root can write.
+        """Return whether the directory exists, and only root can write it.
 
-        :raises RecordsBroken: if others can, or it is something else.
+        :raises RecordsBroken: if others can, or it is not a directory.
         """
         _refuse_if_not_kept(self.directory, port)
         try:
@@ -287,12 +288,11 @@ class Records:
         return True
 
     def _load(self, port: str) -> Record | None:
-        """Return the record of a file, or one that stands for it.
+        """Return the record in a file, or one that stands for it.
 
-        None for one of another boot. A file that is the one that was read
-        before is not read again.
+        None for a record of another boot. An unchanged file is not read again.
 
-        :raises RecordsBroken: if a file cannot be read that may be one.
+        :raises RecordsBroken: if a file that may be a record cannot be read.
         """
         stamp = _stamp(f"{self._place}/{port}")
         known = self._known.get(port)
@@ -352,16 +352,16 @@ def broken(
 
 
 class DamagedFiles:
-    """Damaged files of records, which are kept under names that say so.
+    """Damaged files of records, kept under names that say so.
 
-    :param records: the files of the same directory that are none.
+    :param records: the intact files of the same directory.
     """
 
     def __init__(self, records: Records) -> None:
         self._records = records
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of those that are kept, sorted.
+        """Return the names of the kept files, sorted.
 
         :raises RecordsBroken: if the directory cannot be used.
         """
@@ -387,7 +387,7 @@ class DamagedFiles:
         return bool(found)
 
     def is_set_aside(self, port: str) -> bool:
-        """Return whether a file of this boot says what is known of a port."""
+        """Return whether a valid record of a port has replaced its file."""
         with contextlib.suppress(SriovRtError, OSError):
             data = files.read(self._records.path(port), MAX_FILE, private=True)
             return parse(data).port == port
@@ -396,11 +396,11 @@ class DamagedFiles:
     def set_aside(self, record: Record) -> None:
         """Keep a damaged file under a name that says so.
 
-        Its port's lock is held.
+        The caller has locked its port.
 
-        :param record: that stands for it, and replaces it.
-        :raises RecordsFull: or RecordsBroken, if it cannot be: then it stays
-            as it is.
+        :param record: record that stands for the file, and replaces it.
+        :raises RecordsFull: or RecordsBroken, if that fails: then the file
+            stays as it is.
         """
         path = self._records.path(record.port)
         kept = self._kept(record.port)
@@ -412,7 +412,7 @@ class DamagedFiles:
                 # port without any record.
                 os.link(path, kept, follow_symlinks=False)
         except PermissionError:
-            # A file of another user (fs.protected_hardlinks).
+            # The file is another user's (fs.protected_hardlinks).
             with contextlib.suppress(OSError):
                 path.rename(kept)
         except OSError as error:
@@ -438,7 +438,7 @@ class DamagedFiles:
         )
 
     def _kept(self, port: str) -> pathlib.Path:
-        """Return where a damaged file goes; the oldest of too many goes."""
+        """Return a path for a damaged file; delete the oldest of too many."""
         there = [self._records.directory / each for each in self.names()]
         too_many = max(0, len(there) - MAX_DAMAGED + 1)
         for each in sorted(there, key=_age)[:too_many]:
@@ -453,10 +453,10 @@ class DamagedFiles:
 
 
 def _refuse_if_not_kept(directory: pathlib.Path, port: str | None) -> None:
-    """Refuse a directory that is of this container alone.
+    """Refuse a directory that ends with this container.
 
-    A port outlives the container of the service that has plugged it; and
-    who does not see the records takes a VF for a free one.
+    A port outlives the container of the service that plugged it; and without
+    the records its VF looks free.
 
     :raises RecordsNotKept: for such a directory.
     """
@@ -465,21 +465,21 @@ def _refuse_if_not_kept(directory: pathlib.Path, port: str | None) -> None:
 
 
 def form(record: Record) -> bytes:
-    """Return the line that a record is in its file."""
+    """Return the line that represents a record in its file."""
     return documents.dump(record, SCHEMA_VERSION) + b"\n"
 
 
 def _existing(record: Record | None) -> Record | None:
-    """Return what others see of a record: the earlier one in a plug."""
+    """Return the record for readers: during a plug, the one before."""
     if record is None or record.state is not State.PLUGGING:
         return record
     return parse(record.before.encode()) if record.before else None
 
 
 def parse(data: bytes) -> Record:
-    """Return the record that the bytes of a file are.
+    """Return the record in the bytes of a file.
 
-    :raises SriovRtError: if they are none, with what is wrong.
+    :raises SriovRtError: if they are no record, with the reason.
     """
     found = _load(data)
     validation.port(found.port)
@@ -526,11 +526,11 @@ def _check_before(record: Record) -> None:
 
 
 def _append(path: str, data: bytes) -> None:
-    """Add a line to a file, all of it or nothing."""
+    """Append a line to a file, as a whole or not at all."""
     descriptor = os.open(path, _APPEND)
     written = 0
     try:
-        # A disk that is nearly full takes a part.
+        # A disk that is nearly full accepts only a part.
         while written < len(data):
             written += os.write(descriptor, data[written:])
     except OSError:
@@ -550,7 +550,7 @@ def _clean(path: pathlib.Path) -> None:
 
 
 def _is_of_another_boot(record: Record) -> bool:
-    """Return whether a record is of another boot, as far as both are known.
+    """Return whether a record is of another boot, if both are known.
 
     Its directory ends with the boot in any case.
     """
@@ -585,7 +585,7 @@ def _stamp(path: str) -> Stamp:
 
 
 def _is_old(stamp: Stamp) -> bool:
-    """Return whether a file that changes from now on gets another stamp.
+    """Return whether the next change to a file will change its stamp.
 
     The kernel's clock for files has ticks of up to 10 ms.
     """
@@ -600,7 +600,7 @@ def _age(path: pathlib.Path) -> float:
 
 
 def _out_of_use(record: Record) -> str:
-    """Return what a damaged record keeps out of use, a clause."""
+    """Return what a damaged record keeps out of use, as a clause."""
     if record.vf is not None:
         return f"the VF {record.vf} stays out of use"
     if record.parent:

@@ -29,15 +29,15 @@ class Recovered:
     """Result of a recovery.
 
     :param undone: ports whose plug was interrupted.
-    :param finished: ports whose unplug was.
+    :param finished: ports whose unplug was interrupted.
     :param busy: ports that another process works on.
-    :param failed: ports of which something is left, and why.
-    :param cleaned: VFs that nothing used: those of the pools that were not
-        at the baseline, and parents that were still up.
+    :param failed: ports that could not be removed completely, and why.
+    :param cleaned: idle VFs of the pools that were not at the baseline, and
+        idle parents that were still up.
     :param standing: ports that have a record and were left alone.
-    :param quarantined: ports whose interface was not seen to come back.
-    :param released: those that were, and are not any more.
-    :param damaged: files of records that were damaged, and are kept.
+    :param quarantined: ports whose interface was not seen to return.
+    :param released: ports that are no longer quarantined.
+    :param damaged: damaged files of records, which are kept.
     """
 
     undone: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Recovered:
 
 
 class Recovery:
-    """Takes what is in progress off the host, all of it at one look."""
+    """Removes all ports in progress from the host, by one look at it."""
 
     def __init__(self, host: Host, unplugging: Unplugging) -> None:
         self._host = host
@@ -109,10 +109,10 @@ class Recovery:
         )
 
     def _remove_probes(self, view: View) -> None:
-        """Delete what a killed process left that looked at an idle parent.
+        """Delete probes of idle parents that a killed process left behind.
 
-        It keeps everything else off its parent. A process that looks just now
-        has locked the parent.
+        A probe keeps everything else off its parent. A live process that
+        probes has locked the parent.
         """
         for each in view.probes:
             parent = view.parent(each)
@@ -133,11 +133,11 @@ class Recovery:
                 )
 
     def sweep(self, view: View) -> tuple[str, ...]:
-        """Clean the VFs of the pools that are idle and not clean.
+        """Clean the idle VFs of the pools that are not clean.
 
-        Parents that no port is left on are set down, as by an unplug.
+        Parents without ports are set down, as by an unplug.
 
-        :returns: their interfaces.
+        :returns: names of their interfaces.
         """
         cleaned = []
         for link in self._parents.dirty(view):
@@ -158,7 +158,7 @@ class Recovery:
                         ):
                             cleaned.append(link.name)
             except (errors.Busy, Locked):
-                continue  # it is about to be used, and cleaned by that
+                continue  # it is about to be used, and then cleaned
             except GONE:
                 continue
             except (LinkError, NicError) as error:

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Restoring of ports whose parent was destroyed and has come back.
+"""Restoring of ports whose parent was destroyed and has returned.
 
-A PF's driver that is loaded again, a device that is removed and found again,
-and another ``sriov_numvfs`` destroy VFs with their tenants' interfaces. VFs
-that are made again at the same addresses are others (their inode in sysfs
-says so), and free for every port. What ran in a container goes on without its
-network: here its port is plugged again, with its name, MAC, VLAN, limits,
-addresses and routes.
+VFs and their tenants' interfaces are destroyed if a PF's driver is reloaded, a
+device is removed and found again, or ``sriov_numvfs`` changes. New VFs at the
+same addresses are other VFs (with another inode in sysfs), free for every
+port. Containers go on without their network: their ports are plugged again
+here, with their name, MAC, VLAN, limits, addresses and routes.
 """
 
 import dataclasses
@@ -34,8 +33,8 @@ from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)
 
-#: The namespace of the container that an owner has, as ``pid:N``; None if no
-#: container of the owner's runs.
+#: Finds the namespace of an owner's container, as ``pid:N``; None if the owner
+#: has no running container.
 Container = Callable[[str], str | None]
 
 
@@ -47,11 +46,11 @@ class Restored:
     """Result of a run.
 
     :param restored: ports that have an interface again.
-    :param left: those that have none yet, and why; the next run tries again.
-    :param guests: those of guests that run, which take no other interface,
-        and why; a hard reboot plugs them again.
-    :param ended: those that are not lost any more: their container has ended,
-        or their manager has plugged or unplugged them.
+    :param left: ports that have none yet, and why; the next run tries again.
+    :param guests: ports of running guests, which take no other interface, and
+        why; a hard reboot plugs them again.
+    :param ended: ports that are no longer lost: their container has ended, or
+        their manager has plugged or unplugged them.
     """
 
     restored: tuple[str, ...] = ()
@@ -76,9 +75,9 @@ class Restoring:
     def find(self) -> tuple[Record, ...]:
         """Return the ports that have lost their interface, sorted.
 
-        Those that were noted before, and those whose parent the kernel shows
-        to be destroyed. An interface that is only not seen is not lost: its
-        tenant can have hidden it.
+        They are the ports that were noted before, and those whose parent the
+        kernel shows as destroyed. An interface that is merely not seen is not
+        lost: its tenant may have hidden it.
 
         :raises RecordsBroken: if the records cannot be read.
         """
@@ -95,10 +94,10 @@ class Restoring:
         if record.namespace_id is not None and self._host.links.ended(
             record.namespace_id
         ):
-            return False  # it is the container that has gone
+            return False  # the container has gone
         link = self._search.find(record)
         if link is not None:
-            # Its driver was bound again: its interface is another one.
+            # The VF's driver was rebound, which made a new interface.
             return (
                 record.kind is Kind.VF
                 and record.namespace_id is not None
@@ -157,9 +156,9 @@ class Restoring:
         )
 
     def _note(self, record: Record) -> None:
-        """Note that a port is lost, unless it was unplugged meanwhile.
+        """Note that a port is lost, unless it was unplugged since.
 
-        :raises NotLost: if it was.
+        :raises NotLost: if it was unplugged.
         """
         port = record.port
         with self._host.locks.port(port, wait=False):
@@ -173,11 +172,12 @@ class Restoring:
         port = record.port
 
         def is_due(namespace_id: Identity | None) -> bool:
-            """Return whether it is lost still, and this its container."""
+            """Return whether the port is still lost, and in this namespace."""
             if record.request.namespace is None and (
                 self._container(record.owner) != request.namespace
             ):
-                # A process id comes again; now its namespace is kept open.
+                # Process ids are reused; but from now on the namespace is kept
+                # open.
                 raise errors.VifError(
                     record.interface,
                     port=port,
@@ -191,16 +191,17 @@ class Restoring:
         with self._host.locks.port(port):
             made = self._host.records.get(port)
             if made is not None and made.request == request:
-                # As its manager requests it, when it plugs the port again.
+                # Keep its manager's request, for when the manager plugs it
+                # again.
                 made = dataclasses.replace(made, request=record.request)
                 self._host.records.put(made)
             self._lost.end(port)
         LOG.warning("%s: plugged again", log.about(port, record.vf))
 
     def request(self, record: Record) -> Plug:
-        """Return the request for a port as it was, where its container is.
+        """Return the request to plug a port as it was, into its container.
 
-        :raises NotRestorable: if it cannot be plugged into what runs.
+        :raises NotRestorable: if it cannot be plugged into a running guest.
         """
         namespace = record.request.namespace
         if record.kind is Kind.MACVTAP:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Records that stand for damaged ones, with what is left of them.
+"""Records that stand for damaged ones, with what is left of those.
 
-It is enough to keep a VF or a parent out of use, and proves nothing.
+That is enough to keep a VF or a parent out of use, but proves nothing.
 """
 
 import json
@@ -24,22 +24,22 @@ from sriov_rt.vif.model import Record
 from sriov_rt.vif.model import State
 from sriov_rt.vif.model import is_owner
 
-#: A field and its value, if that is whole: what comes next has begun.
+#: A complete field and value: the next token has begun.
 _FIELD = re.compile(
     rb'"([a-z_]{1,16})":\s{0,4}("[^"\\]{0,255}"|[0-9]{1,10})(?=\s{0,4}[,}])'
 )
 
-#: Who has a port of which that is not known.
+#: Owner of a port if it is not known.
 UNKNOWN = "unknown"
 
 
 def record(boot: str, port: str, data: bytes, problem: str) -> Record:
-    """Return a quarantined record that stands for what is damaged.
+    """Return a quarantined record that stands for a damaged one.
 
-    What is not known is empty, 0 or None.
+    What is unknown is empty, 0 or None.
 
-    :param data: what is left of it.
-    :param problem: what is wrong with it, a clause.
+    :param data: content of the damaged file.
+    :param problem: what is wrong with it, as a clause.
     """
     plain = _plain(data)
 
@@ -53,10 +53,10 @@ def record(boot: str, port: str, data: bytes, problem: str) -> Record:
         return ""
 
     vf = text("vf", pci.PciAddress.parse) or None
+    # On an unknown parent, a port of unknown kind takes no room.
     kind = Kind.VF if vf else Kind.MACVLAN
     if plain.get("kind") in list(Kind):
         kind = Kind(plain["kind"])
-    # One that is unknown takes no room on a parent that is not known.
     owner = text("owner", is_owner) or UNKNOWN
     parent = text("parent", link.is_interface)
     return Record(
@@ -84,7 +84,7 @@ def record(boot: str, port: str, data: bytes, problem: str) -> Record:
 
 
 def _plain(data: bytes) -> Mapping[str, Any]:
-    # The steps of a plug or unplug follow it.
+    # The steps of a plug or unplug follow the line.
     line = next(
         (each for each in data.splitlines() if each.startswith(b"{")), data
     )
@@ -97,8 +97,8 @@ def _plain(data: bytes) -> Mapping[str, Any]:
     whole: dict[str, Any] = {}
     for name, value in _FIELD.findall(line):
         try:
-            # The first of a name is the record's own; those of the request
-            # come behind.
+            # The record's own field comes first; the request's fields of the
+            # same name follow.
             whole.setdefault(name.decode(), json.loads(value.decode()))
         except ValueError:
             continue

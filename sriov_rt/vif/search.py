@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Search for a port's interface, its parent, and what is on that."""
+"""Search for a port's interface, its parent, and the parent's children."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from sriov_rt.vif.proof import Where
 from sriov_rt.vif.view import PEERS
 from sriov_rt.vif.view import View
 
-#: How many interfaces that may be on a parent are looked at, some ms each:
-#: a tenant can have thousands on one of the same index.
+#: How many interfaces that may be on a parent are inspected, some ms each: a
+#: tenant can have thousands on one with the same index.
 MAX_LOOKS = 256
 
-#: What a tenant can stack on our interface.
+#: Kinds that a tenant can stack on our interface.
 KINDS = ("macvlan", "macvtap", "ipvlan", "ipvtap")
 
 
@@ -35,21 +35,21 @@ def is_it(record: Record, link: Link | None) -> bool:
 
 
 def is_of(record: Record, link: Link) -> bool:
-    """Return whether a link is the interface of a port, wherever it is."""
+    """Return whether a link is a port's interface, wherever it is."""
     if record.kind == Kind.VF:
         return link.device == record.vf
     return is_it(record, link)
 
 
 def among(record: Record, links: Iterable[Link]) -> Link | None:
-    """Return the interface of a port among links, None if it is not there."""
+    """Return a port's interface among links; None if it is not there."""
     return next((each for each in links if is_of(record, each)), None)
 
 
 def has_others(parent: Link, on: Sequence[Link]) -> bool:
-    """Return whether the host itself has something on an interface.
+    """Return whether the host itself uses an interface.
 
-    :param on: what is seen on it.
+    :param on: the interfaces that are seen on it.
     """
     return parent.master is not None or any(
         each.namespace is None or each.kind not in KINDS for each in on
@@ -57,16 +57,16 @@ def has_others(parent: Link, on: Sequence[Link]) -> bool:
 
 
 class Search:
-    """Looks for what a record says, wherever a tenant may have put it."""
+    """Looks for recorded interfaces, wherever a tenant may have moved them."""
 
     def __init__(self, links: Links, vfs: Vfs) -> None:
         self._links = links
         self._vfs = vfs
 
     def in_place(self, record: Record) -> Link | None:
-        """Return the interface of a port where it was plugged, if it is."""
+        """Return a port's interface if it is where it was plugged."""
         if not record.index:
-            return None  # which it is a damaged record does not say
+            return None  # a damaged record does not say which it is
         there = self._links.at(
             record.namespace, record.namespace_id, record.index
         )
@@ -76,14 +76,14 @@ class Search:
         return there if whole and not there.device else None
 
     def proven(self, record: Record) -> Link | None:
-        """Return it where it was plugged, unless its node is another's."""
+        """Return the interface in place, unless its node is another's."""
         there = self.in_place(record)
         if there is None or not record.node:
             return there
         return there if self._links.node(there) == record.node else None
 
     def find(self, record: Record) -> Link | None:
-        """Return the interface of a port wherever it is, None if unseen."""
+        """Return a port's interface wherever it is; None if it is not seen."""
         if self.is_remade(record):
             return None
         there = self.in_place(record)
@@ -92,7 +92,7 @@ class Search:
         return among(record, self._links.all(everywhere=True))
 
     def is_remade(self, record: Record) -> bool:
-        """Return whether another VF is at the address of a port's now."""
+        """Return whether a port's address now has another VF."""
         if record.vf is None:
             return False
         now = self._vfs.tenancies.get(record.vf).inode
@@ -101,9 +101,9 @@ class Search:
         )
 
     def anywhere(self, record: Record) -> Link | None:
-        """Return the very interface of a port wherever it is, if it is seen.
+        """Return a port's very interface wherever it is; None if unseen.
 
-        :param record: of a macvlan, macvtap or ipvlan.
+        :param record: record of a macvlan, macvtap or ipvlan.
         """
         if record.node:
             seen = self._links.inventory()
@@ -124,10 +124,10 @@ class Search:
         return None
 
     def parent(self, record: Record, view: View) -> tuple[Where, Link | None]:
-        """Return where the parent of a port is, and it if it is here.
+        """Return where a port's parent is, with its link if it is on the host.
 
-        By its node, and its index where that was not noted: its name is
-        anybody's.
+        It is known by its node, or by its index if no node was noted: any
+        interface can have its name.
         """
         link = view.at(record.parent_index)
         node = record.parent_node
@@ -149,7 +149,7 @@ class Search:
             return Where.UNKNOWN if there else Where.DESTROYED, None
         if not view.is_on(record, vf):
             return Where.DESTROYED, None  # it was made again
-        # A VF has one interface: where it has another, the first is no more.
+        # A VF has one interface: if it has another now, the first is gone.
         other = None if vf.netdev is None else view.on_host(vf.netdev)
         if other is not None and other.device == record.vf:
             return Where.DESTROYED, None
@@ -158,16 +158,16 @@ class Search:
         return Where.UNKNOWN, None
 
     def place_of_parent(self, record: Record) -> str:
-        """Return the namespace that a parent is in now, a clause."""
+        """Return the namespace that a parent is in now, as a clause."""
         place = self._links.inventory().places.get(record.parent_node)
         if place is None or place.namespace is None:
             return "a namespace that nothing names"
         return f"{place.namespace}, where it is {place.name}"
 
     def is_idle(self, record: Record, view: View) -> bool:
-        """Return whether the kernel says that nothing is on a parent.
+        """Return whether the kernel reports that a parent is idle.
 
-        :param view: the host as it was.
+        :param view: an earlier view of the host.
         """
         _, parent = self.parent(record, view)
         now = None if parent is None else self._links.get(parent.name)
@@ -179,7 +179,7 @@ class Search:
         )
 
     def on(self, parent: Link) -> Sequence[Link]:
-        """Return what is seen on a parent, in all namespaces."""
+        """Return the interfaces seen on a parent, in all namespaces."""
         return [
             each
             for each in self._links.all(everywhere=True, thorough=True)
@@ -189,16 +189,16 @@ class Search:
     def unaccounted(
         self, parent: Link, records: Sequence[Record]
     ) -> tuple[Sequence[Link], int | None]:
-        """Return what is on a parent at one moment, and nobody's.
+        """Return unaccounted interfaces on a parent, all at one moment.
 
-        That is no port's, nor in the host's own namespace. Two looks are no
-        proof: what is moved to and fro between them can be in neither. So
-        each node that is not accounted for is followed, and one that has
-        moved on by then counts as unseen.
+        They belong to no port and are not in the host's own namespace. Two
+        looks are no proof: an interface that is moved to and fro can escape
+        both. So each unaccounted node is followed, and counts as unseen if it
+        has moved on by then.
 
-        :param records: of other ports.
-        :returns: and how many interfaces that cannot be seen may be on it;
-            None if the kernel cannot tell.
+        :param records: records of other ports.
+        :returns: the interfaces, and how many that cannot be seen may be on
+            it; None if the kernel cannot tell.
         """
         known = {each.node for each in records if not each.removed}
         seen = self._links.inventory(parent.index, known)
@@ -217,7 +217,7 @@ class Search:
     def strays(
         self, on: Sequence[Link], records: Sequence[Record]
     ) -> Sequence[Link]:
-        """Return what is on a parent in other namespaces and of no port."""
+        """Return a parent's interfaces elsewhere that belong to no port."""
         return [
             each
             for each in on
@@ -236,7 +236,7 @@ class Search:
         )
 
     def clue(self, record: Record, parent: Link) -> str:
-        """Return what is known of an interface that is not seen."""
+        """Return what is known of an unseen interface, as a clause."""
         if record.namespace_id is None:
             return f"{record.interface} has left the host and cannot be seen"
         if not self._links.ended(record.namespace_id):

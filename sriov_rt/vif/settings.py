@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Settings of ``[vif]``, checked: rules, and parents of each network."""
+"""Checked settings of ``[vif]``: rules, and parents of each network."""
 
 import dataclasses
 from collections.abc import Callable
@@ -29,14 +29,14 @@ class Rules:
     """Rules that an operator configures.
 
     :param allow_trust: whether VFs of the pools may be set trusted.
-    :param carrier_wait_s: how long a new port is given to get a carrier
-        before it is announced, in seconds.
-    :param unaccelerated: whether a port that is to be accelerated, and finds
-        no NIC without another of its network, is plugged as a plain one.
-    :param onload_nics: tells the interfaces of the NICs that Onload can use;
-        asked for ports that are to be accelerated.
-    :param restore: whether ports of running containers are plugged again
-        whose VF was destroyed.
+    :param carrier_wait_s: how long to wait for a new port's carrier before it
+        is announced, in seconds.
+    :param unaccelerated: whether an accelerated port is plugged as a plain one
+        if every NIC has another of its network.
+    :param onload_nics: returns the interfaces of the NICs that Onload can use;
+        called for accelerated ports only.
+    :param restore: whether ports of running containers are plugged again if
+        their VF was destroyed.
     """
 
     allow_trust: bool = True
@@ -46,7 +46,7 @@ class Rules:
     restore: bool = True
 
 
-#: Before the name of a PF whose VFs are all members.
+#: Prefix of the name of a PF whose VFs are all members.
 OF_PF = "pf:"
 
 #: The most members: VFs of 16 PFs with the 256 function numbers of PCI ARI.
@@ -60,7 +60,7 @@ class Member:
     """An interface, or all VFs of one, on a physical network.
 
     :param name: of the interface, or of the PF.
-    :param of_pf: whether the PF's VFs are meant, and not itself.
+    :param of_pf: whether the PF's VFs are the members, not the PF itself.
     """
 
     network: str
@@ -81,8 +81,8 @@ class Pools:
     def parse(cls, items: Sequence[str]) -> Self:
         """Return the pools of ``physnet1:enp1s0v0``, ``physnet2:pf:enp2s0``.
 
-        :raises ParseError: for an item that is neither, and for an
-            interface on two networks: a parent is on one wire.
+        :raises ParseError: for any other item, and for an interface on two
+            networks: a parent is on one wire.
         """
         if len(items) > MAX_MEMBERS:
             raise ParseError(_WHAT, str(len(items)), f"at most {MAX_MEMBERS}")
@@ -108,11 +108,11 @@ class Pools:
     def network_of(self, netdev: str, vf: VfId | None) -> str | None:
         """Return the network of an interface; None if it is in no pool.
 
-        What is named itself is so whatever its PF is. A VF is known by its
-        PF and its index where it is named as the kernel's and systemd's
-        rules do: a tenant can have given its interface the name of another.
+        An interface that is named itself is on that network, whatever its PF
+        is on. A VF with a name by the rules of the kernel and systemd is known
+        by its PF and index: a tenant may have given it another VF's name.
 
-        :param vf: which VF it is the interface of, if it is one's.
+        :param vf: VF that the interface belongs to, if any.
         """
         named = {
             each.name: each.network for each in self.members if not each.of_pf
@@ -133,7 +133,7 @@ class Pools:
 
 
 def _is_of(netdev: str, pf: str) -> bool:
-    """Return whether a name is one that a VF of a PF has by its index."""
+    """Return whether a name is that of a PF's VF, by its index."""
     return netdev.startswith(f"{pf}v") and netdev[len(pf) + 1 :].isdecimal()
 
 
@@ -163,7 +163,7 @@ def _member(item: str) -> Member:
 def check(conf: cfg.ConfigOpts, service: str) -> None:
     """Register and read every option of ``[vif]``, before any is needed.
 
-    :raises OptionRejected: naming the first option with a bad value.
+    :raises OptionRejected: with the first option that has a bad value.
     """
     options.register(conf)
     config.check(conf, ((options.GROUP, options.VIF_OPTS),), service)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ports as they are shown: by their records, and as the kernel has them."""
+"""Ports for display, as their records and the kernel show them."""
 
 import dataclasses
 
@@ -19,12 +19,11 @@ from sriov_rt.vif.view import View
 def ports(host: Host) -> tuple[Plugged, ...]:
     """Return all ports.
 
-    One that was made on the host may be in a container since, which libvirt
-    moved it into.
+    Libvirt may have moved a port that was made on the host into a container.
     """
     view = host.observe()
     search = Search(host.links, host.vfs)
-    # Of a VF that was made again, its port has nothing.
+    # A port has nothing of a VF that was made again.
     there = [each for each in view.records if not search.is_remade(each)]
     found = {each.port: search.in_place(each) for each in there}
     moved = [
@@ -41,7 +40,7 @@ def ports(host: Host) -> tuple[Plugged, ...]:
 
 
 def plugged(record: Record, link: Link | None, view: View) -> Plugged:
-    """Return a port as its record and the kernel have it.
+    """Return a port as its record and the kernel show it.
 
     :param link: its interface; None if it is not where it was plugged.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Macvlan, macvtap and ipvlan interfaces of ports: made, and deleted."""
+"""Macvlan, macvtap and ipvlan interfaces of ports: creation and removal."""
 
 import contextlib
 import logging
@@ -36,9 +36,9 @@ LOG = logging.getLogger(__name__)
 
 
 class Subinterfaces:
-    """Makes and deletes the subinterfaces that ports are.
+    """Makes and deletes the subinterfaces of ports.
 
-    Each step can be done again; what has gone is done.
+    Each step can be repeated; an interface that has gone counts as deleted.
     """
 
     def __init__(self, host: Host) -> None:
@@ -52,9 +52,9 @@ class Subinterfaces:
         self._records.step(plan.request.port, step)
 
     def make(self, plan: PlugPlan, record: Record) -> Link:
-        """Return the interface that a plan says, on a parent that is set.
+        """Return the interface of a plan, on a parent that is set.
 
-        :param record: of its intent, with where it is to be.
+        :param record: the record of its intent, with its namespace.
         """
         request = plan.request
         if plan.vf is not None and plan.settings is not None:
@@ -65,12 +65,12 @@ class Subinterfaces:
             self._raise(plan)
         if plan.vf is not None and request.kind != Kind.IPVLAN:
             self._vfs.mark_filters(plan.vf)
-        # One in passthru mode takes its parent's MAC when it is made
-        # (macvlan_common_newlink), and can be given another only then.
+        # In passthru mode it takes its parent's MAC when it is made
+        # (macvlan_common_newlink), and can only then be given another.
         passthru = request.mode == budget.PASSTHRU
         remac = passthru and request.mac is not None
         if plan.settings is not None or not plan.parent_up:
-            # Otherwise it comes first, which the record says.
+            # Otherwise it is the first step, which the record implies.
             self._note(plan, "create")
         link = self._links.create(
             Subinterface(
@@ -84,7 +84,7 @@ class Subinterfaces:
                 mac=None if passthru else request.mac,
                 mtu=request.mtu,
                 alias=str(plan.alias),
-                # Not before its limits hold and its MAC is its own.
+                # Not before its limits hold and its MAC is set.
                 up=not remac and request.limits == Limits(),
             )
         )
@@ -94,9 +94,9 @@ class Subinterfaces:
         return link
 
     def _raise(self, plan: PlugPlan) -> None:
-        """Set a parent up; a VF's says that it is to be down without ports.
+        """Set a parent up; a VF's alias says that it goes down without ports.
 
-        One that has an alias is somebody's, who may want it up later.
+        A parent with another alias is somebody's who may need it up later.
         """
         parent = self._links.get(plan.parent)
         if parent is None:
@@ -110,8 +110,9 @@ class Subinterfaces:
         """Delete a port's interface; False if there was none.
 
         :param locked: whether the caller has the lock of its parent.
-        :raises Quarantined: if it may be somewhere out of sight.
-        :raises Kept: if it is deleted, and something else may be.
+        :raises Quarantined: if it may be out of sight.
+        :raises Kept: if it is deleted, but something else may be on its
+            parent.
         """
         if not record.index:
             parent = view.on_host(record.parent)
@@ -154,16 +155,16 @@ class Subinterfaces:
             deadline = deadline or self._host.deadline()
             if time.monotonic() >= deadline:
                 raise _quarantined(record, evidence, verdict, reason)
-            # The kernel takes its time to end a namespace.
+            # The kernel takes time to end a namespace.
             time.sleep(PAUSE_S)
 
     def _undo_make(self, record: Record, view: View) -> bool:
-        """Delete an interface that a plug may have made before it failed.
+        """Delete an interface that a failed plug may have made.
 
-        What was killed before it was made is nowhere. What was, its tenant
-        can have hidden before anybody noted it.
+        A plug that was killed early made none. If it made one, the tenant may
+        have hidden it before it was noted.
 
-        :raises Quarantined: if it may be somewhere out of sight.
+        :raises Quarantined: if it may be out of sight.
         """
         _, parent = self._search.parent(record, view)
         found = self._search.proven(record)
@@ -201,13 +202,13 @@ class Subinterfaces:
         *,
         removed: bool,
     ) -> Evidence:
-        """Return what the kernel says of a port and of its parent.
+        """Return the kernel's evidence on a port and its parent.
 
-        What the tenant has stacked on its interface is deleted: the kernel
-        puts it on the parent of that (macvlan_common_newlink in
-        drivers/net/macvlan.c), and it would outlive it.
+        Interfaces that the tenant stacked on the port's are deleted: the
+        kernel puts them on the parent (macvlan_common_newlink in
+        drivers/net/macvlan.c), and they would outlive the port.
 
-        :param namespace_ids: namespaces of the tenant, where its interface
+        :param namespace_ids: namespaces of the tenant in which its interface
             was.
         """
         records = self._records.all()
@@ -230,7 +231,7 @@ class Subinterfaces:
         mine = [
             each
             for each in strays
-            # Nobody else's has its index by chance.
+            # No other interface has its index by chance.
             if each.namespace_id in namespace_ids or is_it(record, each)
         ]
         if mine and self._host.is_pooled(parent, view):
@@ -259,7 +260,7 @@ class Subinterfaces:
     def _unstack(
         self, record: Record, link: Link, records: Sequence[Record]
     ) -> None:
-        # It may have been renamed while it was looked at.
+        # The interface may have been renamed since.
         if not self._links.node(link) or self._search.has_port(link, records):
             return
         LOG.warning(

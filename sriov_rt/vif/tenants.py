@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which ports are on the VFs of a host, wherever their interfaces are."""
+"""Ports on the VFs of a host, wherever their interfaces are."""
 
 import dataclasses
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from sriov_rt.vif.view import View
 from sriov_rt.vif.view import used
 from sriov_rt.vif.view import who
 
-#: Port and owner, with why it is quarantined if it is.
+#: Port and owner; the owner says why the port is quarantined, if it is.
 Tenant = tuple[str, str]
 
 
@@ -31,7 +31,7 @@ def of_host(
 ) -> Mapping[str, Sequence[Tenant]]:
     """Return the ports on the VFs of this host, by the VF's address.
 
-    :param log: logs why there are none if the records cannot be read.
+    :param log: logs why the records cannot be read: then there are none.
     """
     try:
         return of(host.records().every())
@@ -53,10 +53,10 @@ def of(records: Iterable[Record]) -> Mapping[str, Sequence[Tenant]]:
 def uses(
     states: Sequence[VfState], *, guests: bool = False
 ) -> Mapping[str, Use]:
-    """Return the use of VFs, by the VF's address, for the judge of use.
+    """Return the use of VFs by address, for the judge of use.
 
-    :param guests: whether to look who has a VF through vfio-pci, too.
-    :raises SriovRtError: if the caller may not find that out.
+    :param guests: whether to look for guests with a VF on vfio-pci, too.
+    :raises SriovRtError: if the caller may not look.
     """
     found = uses_among(states, host.records().every(), Links())
     if not guests:
@@ -104,7 +104,7 @@ def _use(state: VfState, view: View) -> Use:
 
 
 def recorded(records: Iterable[Record]) -> Mapping[str, Use]:
-    """Return the use that records say of VFs, by the VF's address."""
+    """Return the use of VFs, by address, that records show."""
     by_vf: dict[str, list[Record]] = {}
     for each in records:
         if each.vf is not None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Unplug of ports, and the end of what was in progress."""
+"""Unplug of ports, and recovery of what was in progress."""
 
 import contextlib
 import dataclasses
@@ -56,11 +56,12 @@ class Unplugging:
     ) -> bool:
         """Remove a port's interface; False if there was none.
 
-        :param view: the host as it is now.
+        :param view: a view of the host now.
         :param locked: whether the caller has the lock of its parent.
-        :raises Quarantined: if it may be somewhere out of sight.
-        :raises Kept: if it is deleted, and something else may be.
-        :raises LinkError: or NicError, if it cannot be.
+        :raises Quarantined: if it may be out of sight.
+        :raises Kept: if it is deleted, but something else may be on its
+            parent.
+        :raises LinkError: or NicError, if it cannot be removed.
         """
         vf = None if record.vf is None else view.vf_at(record.vf)
         with self._host.away(None if vf is None else vf.id):
@@ -69,7 +70,7 @@ class Unplugging:
             return self._subinterfaces.remove(record, view, locked=locked)
 
     def finish_pending(self, port: str) -> bool:
-        """Recover one port that the caller has locked.
+        """Recover a locked port.
 
         :returns: whether it was being plugged or unplugged.
         :raises LinkError: if something of it cannot be removed.
@@ -84,13 +85,13 @@ class Unplugging:
         return True
 
     def unplug(self, record: Record) -> bool:
-        """Unplug a port that the caller has locked; False if it had gone.
+        """Unplug a locked port; False if it had gone.
 
-        One that is deleted, while something else may be on its parent, keeps
-        its record: it is quarantined for that.
+        If its interface is deleted, but something else may be on its parent,
+        it keeps its record and is quarantined for that.
 
-        :raises Quarantined: if its interface may be out of sight: it is
-            quarantined then.
+        :raises Quarantined: if its interface may be out of sight: the port is
+            then quarantined.
         :raises LinkError: or NicError, if it cannot be removed.
         """
         if record.damaged:
@@ -101,8 +102,8 @@ class Unplugging:
         try:
             self._records.begin(record)
         except (errors.RecordsFull, errors.RecordsBroken) as error:
-            # The record says all that is needed, and a full disk must not
-            # keep a tenant's VF from being cleaned.
+            # The record has all that is needed, and a full disk must not keep
+            # a tenant's VF from being cleaned.
             LOG.warning(
                 "%s: unplugging without a record of that (%s)",
                 log.of(record),
@@ -133,14 +134,14 @@ class Unplugging:
             ) as error:
                 if tries == MAX_TRIES:
                     raise
-                # Its namespace went meanwhile: a VF is elsewhere then.
+                # Its namespace ended in between: its VF is somewhere else now.
                 LOG.info("%s: moved (%s)", log.of(record), error)
                 tries += 1
 
     def undo(self, record: Record) -> None:
-        """Undo a plug that failed; its port and its parent are locked.
+        """Undo a failed plug; its port and its parent are locked.
 
-        What cannot be undone stays in its record for the next start.
+        If that fails, the record stays for the next start.
         """
         try:
             self.remove(record, self._host.observe(mend=True))
@@ -162,20 +163,20 @@ class Unplugging:
             self.quarantine.cut_off(record, view)
 
     def release(self, *, ended: bool = True) -> tuple[str, ...]:
-        """Free what ports keep that have gone; see Quarantine."""
+        """Free what ports that have gone keep; see Quarantine."""
         return self.quarantine.release(self.unplug, ended=ended)
 
     def _forget(self, record: Record) -> None:
-        """Take a port out of the records.
+        """Remove a port from the records.
 
-        A plug that is undone leaves its port as it was: one that its parent
-        is quarantined for stays so.
+        After an undone plug the record is as before: a port that its parent is
+        quarantined for stays so.
         """
         try:
             self._records.end(record.port)
         except (errors.RecordsBroken, errors.RecordsFull) as error:
-            # What is left of it says of a port that it is gone: the next
-            # recovery finds that.
+            # The record that stays is of a port that is gone: the next
+            # recovery finds that out.
             LOG.warning(
                 "%s: its record was not removed (%s)",
                 log.of(record),
@@ -198,19 +199,19 @@ class Unplugging:
                 self.quarantine.begin(record, error, locked=True)
 
     def finish(self, records: Sequence[Record]) -> dict[str, str]:
-        """Take ports off the host; return those that failed, and why."""
+        """Remove ports from the host; return those that failed, and why."""
         if not records:
             return {}
         failed: dict[str, str] = {}
         with contextlib.ExitStack() as locked:
-            # Sorted, so that two recoveries cannot wait for each other.
+            # Sorted, so that two recoveries cannot deadlock.
             for parent in sorted({each.parent for each in records}):
                 locked.enter_context(self._locks.parent(parent))
             view = self._host.observe(mend=True)
             for each in records:
                 if each.kind == Kind.VF:
                     self._try(self.remove, each, view, failed)
-            # The kernel takes 20 ms to let one go, and many at once as long.
+            # The kernel takes 20 ms for one, and as long for many at once.
             with futures.ThreadPoolExecutor(WORKERS) as pool:
                 running = [
                     pool.submit(self._try, self.remove, each, view, failed)
@@ -235,7 +236,7 @@ class Unplugging:
     def _finish_parents(
         self, records: Sequence[Record], failed: dict[str, str]
     ) -> None:
-        """Clean what ports have gone from; it is locked."""
+        """Clean a locked parent that ports have left."""
         view = self._host.observe(*(each.port for each in records))
         for each in _parents(records):
             if each.port not in failed:
@@ -243,7 +244,7 @@ class Unplugging:
 
 
 def _parents(records: Sequence[Record]) -> Iterable[Record]:
-    """Return one record of each parent: a plug that found it down, if any."""
+    """Return a record of each parent: of a plug that found it down, if any."""
     by_parent: dict[str, Record] = {}
     for each in records:
         raised = each.state is State.PLUGGING and not each.parent_up

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A requested port: checked, and with its defaults filled in."""
+"""Checks of a requested port, which also fill in its defaults."""
 
 import dataclasses
 import ipaddress
@@ -19,16 +19,16 @@ from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import is_owner
 
-#: First characters of an interface that got no name.
+#: Prefix of the name of an interface that was given none.
 PREFIX = "srt"
 
 _PORT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def port(text: str) -> str:
-    """Return a port's UUID if it is one, as Neutron writes it.
+    """Return a port's UUID if it is valid, as Neutron writes it.
 
-    :raises ParseError: if it is none.
+    :raises ParseError: if it is not valid.
     """
     if not is_port(text):
         raise ParseError("port", text, "a UUID in lower case expected")
@@ -36,14 +36,14 @@ def port(text: str) -> str:
 
 
 def is_port(text: str) -> bool:
-    """Return whether a text is a port's UUID, as Neutron writes it."""
+    """Return whether a text is a port's UUID as Neutron writes it."""
     return _PORT.fullmatch(text) is not None
 
 
 def network(text: str) -> str:
-    """Return the UUID of a network if it is one, as Neutron writes it.
+    """Return a network's UUID if it is valid, as Neutron writes it.
 
-    :raises ParseError: if it is none.
+    :raises ParseError: if it is not valid.
     """
     if not _PORT.fullmatch(text):
         raise ParseError("network", text, "a UUID in lower case expected")
@@ -51,9 +51,9 @@ def network(text: str) -> str:
 
 
 def owner(text: str) -> str:
-    """Return an owner's name if it is one.
+    """Return an owner's name if it is valid.
 
-    :raises ParseError: if it is none.
+    :raises ParseError: if it is not valid.
     """
     if not is_owner(text):
         raise ParseError(
@@ -63,9 +63,9 @@ def owner(text: str) -> str:
 
 
 def interface(text: str) -> str:
-    """Return an interface's name if it can be one (dev_valid_name).
+    """Return an interface's name if it is valid (dev_valid_name).
 
-    :raises NameInvalid: if it cannot.
+    :raises NameInvalid: if it is not.
     """
     if not link.is_interface(text):
         shown = text if len(text) <= link.MAX_INTERFACE else f"{text[:15]}..."
@@ -74,7 +74,7 @@ def interface(text: str) -> str:
 
 
 def default(port: str) -> str:
-    """Return the name of a port's interface that was given none."""
+    """Return the default name of a port's interface."""
     return PREFIX + port[:11]
 
 
@@ -92,10 +92,10 @@ MAX_ITEMS = 64
 #: ETH_MIN_MTU and ETH_MAX_MTU (include/uapi/linux/if_ether.h).
 MIN_MTU, MAX_MTU = 68, 65535
 
-#: The greatest rate that is taken: 400 Gbit/s, in kbit/s.
+#: The highest rate that is accepted: 400 Gbit/s, in kbit/s.
 MAX_KBPS = 400_000_000
 
-#: The most nodes of an x86 kernel: 1 << NODES_SHIFT (arch/x86/Kconfig).
+#: The most NUMA nodes of an x86 kernel: 1 << NODES_SHIFT (arch/x86/Kconfig).
 MAX_NODE = 1023
 
 #: physical_network is String(64) in Neutron's tables.
@@ -103,7 +103,7 @@ _NETWORK = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def checked(request: Plug) -> Plug:
-    """Return a requested port, every value in its one spelling.
+    """Return a requested port with every value normalised.
 
     :raises ParseError: for a value that no port can have.
     :raises NameInvalid: for a name that no interface can have.
@@ -136,15 +136,15 @@ def checked(request: Plug) -> Plug:
         "routes": _routes(request.routes),
     }
     if all(getattr(request, key) == value for key, value in spelt.items()):
-        # It was checked before, by who asks from afar.
+        # The remote caller has checked it before.
         return request
     return dataclasses.replace(request, **spelt)
 
 
 def physical_network(text: str) -> str:
-    """Return a physical network's name if it is one.
+    """Return a physical network's name if it is valid.
 
-    :raises ParseError: if it is none.
+    :raises ParseError: if it is not valid.
     """
     if not _NETWORK.fullmatch(text):
         raise ParseError(
@@ -156,7 +156,7 @@ def physical_network(text: str) -> str:
 def mac(text: str) -> str:
     """Return a MAC in lower case if an interface can have it.
 
-    :raises ParseError: if it is none, zero or multicast
+    :raises ParseError: if it is malformed, zero or multicast
         (is_valid_ether_addr in include/linux/etherdevice.h).
     """
     lower = text.lower()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Counters of VFs by their owners: what a guest with a VF sends and gets.
+"""Counters of VFs by their owners: traffic of guests with a VF.
 
-Only the PF can count a VF that a guest has. A driver that counts none leaves
-zeros, and so does one whose VFs are idle: a PF that has counted nothing of any
-VF is unknown. A VF whose interface is on this host counts by itself.
+Only the PF can count the traffic of a guest's VF. A driver that does not count
+leaves zeros, as idle VFs do: if a PF has counted nothing for any VF, its
+counters are unknown. A VF with an interface on this host counts by itself.
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import host
 from sriov_rt.vif.model import Record
 
-#: VFs that are counted, so that there are no more series than that of each
-#: metric: four PFs of 256.
+#: The most VFs that are counted, which bounds the series of each metric: four
+#: PFs of 256.
 MAX_VFS = 1024
 
-#: Field of VfCounters to its name in IFLA_VF_STATS, and in the directory
-#: statistics of an interface.
+#: Fields of VfCounters, and their names in IFLA_VF_STATS and in the statistics
+#: directory of an interface.
 _NAMES = {
     f"{way}_{what}": f"{short}_{what}"
     for way, short in (("receive", "rx"), ("transmit", "tx"))
@@ -44,9 +44,9 @@ _NOT_COUNTED = Unknown(
 
 
 def of_host(pf: str | None = None) -> tuple[CountedVf, ...]:
-    """Return the VFs of a PF or of this host, MAX_VFS at most.
+    """Return the VFs of a PF, or of this host; MAX_VFS at most.
 
-    :raises SriovRtError: if its VFs or the records of ports cannot be read.
+    :raises SriovRtError: if the VFs or the records of ports cannot be read.
     """
     return observe(Vfs.of_host(), host.records().every(), Root(), pf)
 
@@ -54,12 +54,12 @@ def of_host(pf: str | None = None) -> tuple[CountedVf, ...]:
 def observe(
     vfs: Vfs, records: Sequence[Record], root: Root, only: str | None = None
 ) -> tuple[CountedVf, ...]:
-    """Return VFs with their counters, in order.
+    """Return VFs with their counters, sorted.
 
-    :param records: of the ports on them.
-    :param root: where the statistics of interfaces are.
-    :param only: the PF whose they are; None for all.
-    :raises NotAPf: if that can have no VFs.
+    :param records: records of the ports on them.
+    :param root: host that has the statistics of interfaces.
+    :param only: PF whose VFs are returned; None for all.
+    :raises NotAPf: if that interface can have no VFs.
     """
     ports: dict[str, list[Record]] = {}
     for each in records:
@@ -121,7 +121,7 @@ def _counters(
 
 
 def _owner(state: VfState, ports: Sequence[Record]) -> tuple[str, str]:
-    """Return port and instance of a VF; nothing for several."""
+    """Return port and instance of a VF; empty if it has several ports."""
     if len(ports) == 1:
         return ports[0].port, ports[0].owner
     port = state.tenancy.of(Kind.PORT)
@@ -132,7 +132,7 @@ def _owner(state: VfState, ports: Sequence[Record]) -> tuple[str, str]:
 
 
 def _name(holder: Holder) -> str:
-    # A domain's id is its UUID, a pod's that of its sandbox.
+    # The id of a domain is its UUID; that of a pod is its sandbox's.
     if holder.kind is Kind.DOMAIN:
         return holder.id
     return holder.name or holder.id

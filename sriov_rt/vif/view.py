@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""View of a host: its links and VFs, and which port has which."""
+"""View of a host: its links and VFs, and the ports on them."""
 
 import dataclasses
 import functools
@@ -23,26 +23,26 @@ from sriov_rt.vif.model import Child
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Record
 
-#: Kinds whose link is a peer, not what they sit on; a device has none.
+#: Kinds whose link is a peer, not a parent; a device has no link.
 PEERS = frozenset({"", "veth", "netkit", "vxcan"})
 
 
 class Source(Protocol):
-    """Where a view has its VFs from."""
+    """Source of a view's VFs."""
 
     def list(self) -> Sequence[VfState]:
         """Return all VFs."""
 
     def of(self, interface: str) -> VfState | None:
-        """Return the VF of an interface, None if it is none's."""
+        """Return the VF of an interface; None if it is no VF's."""
 
 
 class View:
-    """A host at one moment: its interfaces, and what the records say.
+    """A host at one moment: its interfaces, and the records of its ports.
 
-    :param source: where VFs are read when they are first asked for: a plug
-        on one of 64 needs to know of that.
-    :param records: of all ports.
+    :param source: reads VFs when they are first needed: a plug on one of 64
+        needs only that one.
+    :param records: records of all ports.
     :param avoid: parents of pools that have turned out to be taken.
     """
 
@@ -60,17 +60,18 @@ class View:
         self._on_host: dict[str, Link] = {}
         self._by_index: dict[int, Link] = {}
         self._seen: dict[int, dict[Key, Link]] = {}
-        #: What looks, or looked, whether its parent is idle.
+        #: Interfaces of processes that test, or tested, whether a parent is
+        #: idle.
         self.probes: list[Link] = []
-        # Those that were read alone, by their interfaces here.
+        # VFs that were read one by one, by their interfaces on the host.
         self._read: dict[str, VfState | None] = {}
         self._looked = False
         self._take(links.all())
 
     def look_everywhere(self) -> None:
-        """Take in what others have made in any namespace, once.
+        """Add the interfaces of all namespaces, once.
 
-        For the rare acts that could hurt a stranger.
+        It is for the rare acts that could affect unrecorded users.
         """
         if not self._looked:
             self._looked = True
@@ -89,7 +90,7 @@ class View:
 
     @functools.cached_property
     def _by_parent(self) -> Mapping[int, Sequence[Record]]:
-        """The ports on each parent, by its index."""
+        """Ports on each parent, by its index."""
         found: dict[int, list[Record]] = {}
         for each in self.records:
             found.setdefault(each.parent_index, []).append(each)
@@ -97,7 +98,7 @@ class View:
 
     @functools.cached_property
     def _by_vf(self) -> Mapping[str, Sequence[Record]]:
-        """The ports that are or sit on each VF, by its address."""
+        """Ports that are or sit on each VF, by its address."""
         found: dict[str, list[Record]] = {}
         for each in self.records:
             if each.vf is not None:
@@ -122,7 +123,7 @@ class View:
         return {each.id.address: each for each in self.vfs}
 
     def named(self, name: str, namespace: str | None) -> Link | None:
-        """Return an interface of any namespace."""
+        """Return an interface of any namespace by its name."""
         if namespace is None:
             return self.on_host(name)
         return self.links.get(name, namespace)
@@ -145,17 +146,17 @@ class View:
         return None
 
     def on_host(self, name: str) -> Link | None:
-        """Return an interface of the caller's namespace."""
+        """Return an interface of the caller's namespace by its name."""
         return self._on_host.get(name)
 
     def parent(self, link: Link) -> Link | None:
-        """Return what a subinterface sits on, if that is on the host."""
+        """Return the parent of a subinterface, if it is on the host."""
         return None if link.parent is None else self._by_index.get(link.parent)
 
     def children(self, link: Link) -> Sequence[Child]:
-        """Return what sits on an interface: by a look, and by the records.
+        """Return what sits on an interface, as seen and as recorded.
 
-        Here and, once that was looked at, in every namespace.
+        That is here and, after a look everywhere, in every namespace.
         """
         seen = self._seen.get(link.index, {})
         recorded = [
@@ -170,7 +171,7 @@ class View:
     def holder(self, link: Link) -> Record | None:
         """Return the port that has the VF of an interface to itself.
 
-        One that is quarantined does not: see :meth:`quarantined`.
+        A quarantined port does not: see :meth:`quarantined`.
         """
         vf = self.vf_of(link)
         if vf is None:
@@ -185,20 +186,21 @@ class View:
     def quarantined(self, link: Link) -> Record | None:
         """Return a quarantined port that may be on an interface."""
         found = [each for each in self.on(link) if each.is_quarantined]
-        # One that may be there itself comes first.
+        # A port that may still be there itself comes first.
         return min(found, key=lambda each: each.removed, default=None)
 
     def on(self, link: Link) -> Sequence[Record]:
-        """Return the ports on an interface, and of its VF.
+        """Return the ports on an interface, and those of its VF.
 
-        Its index may have become another's: by its device it is known too.
+        Another interface may have got its index, so it is also known by
+        device.
         """
         found = {
             each.port: each
             for each in (
                 *self._by_parent.get(link.index, ()),
                 *self._of_vf(link),
-                # What a damaged record says of its port may be in a part.
+                # A damaged record may have only a part of the facts.
                 *(each for each in self._damaged if each.parent == link.name),
             )
         }
@@ -211,22 +213,22 @@ class View:
         return [each for each in found if vf is None or self.is_on(each, vf)]
 
     def is_on(self, record: Record, vf: VfState) -> bool:
-        """Return whether a port's VF is the one that has its address now."""
+        """Return whether a port's VF is the one now at its address."""
         inodes = (record.inode, vf.tenancy.inode)
         return UNKNOWN_INODE in inodes or len(set(inodes)) == 1
 
     def drift(self, vf: VfState) -> tuple[str, ...]:
-        """Return what was changed of a VF behind its ports, clauses."""
+        """Return settings of a VF that others have changed, as clauses."""
         ports = self._by_vf.get(vf.id.address, ())
         if not any(self.is_on(each, vf) for each in ports):
             return ()
         return tenancy.drift(vf.tenancy, vf.settings)
 
     def use(self, link: Link, *, look: bool = False) -> Use:
-        """Return who uses an interface: by the records, and by a look.
+        """Return who uses an interface, as recorded and as seen.
 
-        :param look: ask the kernel, too, whether something is on it that
-            cannot be seen, and take in all namespaces for that.
+        :param look: whether to ask the kernel, too, if something unseen is on
+            it, and then to look in all namespaces.
         """
         found = used(self.on(link))
         unseen = False
@@ -245,7 +247,7 @@ class View:
         return self._by_index.get(index)
 
     def vf(self, netdev: str) -> VfState | None:
-        """Return the VF whose interface has that name on the host."""
+        """Return the VF whose interface has a name on the host."""
         if "vfs" in self.__dict__:
             return self._by_netdev.get(netdev)
         if netdev not in self._read:
@@ -253,11 +255,11 @@ class View:
         return self._read[netdev]
 
     def vf_at(self, address: str) -> VfState | None:
-        """Return the VF of a PCI address."""
+        """Return the VF at a PCI address."""
         return self._by_address.get(address)
 
     def vf_of(self, link: Link) -> VfState | None:
-        """Return the VF that a link is the interface of, wherever it is."""
+        """Return the VF whose interface a link is, wherever it is."""
         if link.kind:
             return None
         if not link.namespace:
@@ -269,14 +271,14 @@ class View:
         return (each for each in self.vfs if each.id.pf == pf and each.netdev)
 
 
-#: Where an interface is: the namespace, and the index.
+#: Place of an interface: its namespace and its index.
 Key = tuple[Identity | None, int]
 
 
 def used(records: Iterable[Record]) -> Use:
-    """Return the use that the records of ports on one VF or parent say.
+    """Return the use of one VF or parent, by its ports' records.
 
-    :param records: of those ports alone.
+    :param records: records of those ports alone.
     """
     whole = None
     ports = []
@@ -293,7 +295,7 @@ def used(records: Iterable[Record]) -> Use:
 
 
 def who(record: Record) -> str:
-    """Return who has a port, with why it is quarantined if it is."""
+    """Return the owner of a port, and why it is quarantined if it is."""
     if record.is_quarantined:
         return f"{record.owner} (quarantined: {record.reason})"
     return record.owner

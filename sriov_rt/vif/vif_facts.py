@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The fact source of ports: the pools' NICs, and who is accelerated.
+"""Facts of ports: the NICs of the pools, and the accelerated ports.
 
-The configuration is read below the root. Who has what stands in the records
-of the ports of the host that runs: in files, so that nobody who reads them has
-to enter a namespace.
+The configuration is read below the root. The ports come from the records of
+the running host: those are files, so that no reader has to enter a namespace.
 """
 
 from collections.abc import Iterable
@@ -36,7 +35,7 @@ from sriov_rt.vif.settings import Pools
 
 NET = "sys/class/net"
 
-#: By physical network.
+#: NICs by physical network.
 Networks = Mapping[str, tuple[str, ...]]
 
 
@@ -104,7 +103,7 @@ def _pools(
 
 
 def _away(records: Iterable[Record]) -> dict[str, str]:
-    """Return the NICs of parents that ports have to themselves, by name."""
+    """Return the NICs of parents that whole-VF ports use, by parent."""
     return {
         each.parent: each.nic
         for each in records
@@ -118,7 +117,7 @@ def _has_no_vfs(root: Root, pf: str) -> bool:
 
 
 def nic_of(root: Root, name: str) -> str | None | Unknown:
-    """Return the NIC of an interface: the PF's, where it is a VF's.
+    """Return the NIC of an interface; for a VF's interface, the PF.
 
     :returns: None if it is not here; a VF's may be in a container.
     """
@@ -153,7 +152,7 @@ def _endpoints(
         return records
     for each in records:
         if each.damaged:
-            # It may have been an accelerated one.
+            # The damaged record may be of an accelerated port.
             return Unknown(
                 f"the record of port {each.port} is damaged; see 'sriov-rt "
                 "vif show'"
@@ -184,7 +183,7 @@ def _lost(
 ) -> tuple[LostPort, ...] | Unknown:
     """Return the ports that 'vif restore' has noted, or will find.
 
-    The latter as far as files say: those whose VF is another one by now.
+    Files show the latter only in part: ports whose VF was made again.
     """
     if isinstance(records, Unknown):
         return records
@@ -244,7 +243,7 @@ def _pf(root: Root, address: str) -> str:
 
 
 def accelerated(records: Iterable[Record]) -> tuple[Endpoint, ...]:
-    """Return the accelerated ports; sorted."""
+    """Return the accelerated ports, sorted."""
     found = [
         Endpoint(each.port, each.owner, each.network, each.nic)
         for each in records

@@ -47,9 +47,9 @@ class WholeVfs:
         self._records.step(plan.request.port, step)
 
     def hand_out(self, plan: PlugPlan, record: Record) -> Link:
-        """Return the interface of a VF: clean, set, and where it is to be.
+        """Return the interface of a VF: clean, set, and in its namespace.
 
-        :param record: of its intent, with where that is.
+        :param record: the record of its intent, with that namespace.
         """
         request = plan.request
         assert plan.vf is not None
@@ -60,16 +60,16 @@ class WholeVfs:
             mtu = before.mtu
         self._note(plan, "baseline")
         state = self._vfs.reset(plan.vf, depth=_WHOLE.before)
-        # Its interface has the MAC before the PF says so: afterwards it
-        # could have it by a reload of its driver only, and not at all if it
-        # is not trusted (igbvf_set_mac in igbvf/netdev.c).
+        # Its interface gets the MAC before the PF sets it: afterwards it could
+        # only by a reload of its driver, and not at all if it is not trusted
+        # (igbvf_set_mac in igbvf/netdev.c).
         self._note(plan, "own")
         link = self._own(plan, self._netdev(plan, state.netdev), mtu)
         self._note(plan, "settings")
         state = self._vfs.apply(self._vfs.plan(plan.vf, plan.settings))
         link = self._netdev(plan, state.netdev)
         if (link.mac, link.alias) != (plan.request.mac, str(plan.alias)):
-            # Its driver was bound again, and the interface is a new one.
+            # The VF's driver was rebound, which made a new interface.
             self._note(plan, "own")
             link = self._own(plan, link, mtu)
         self._note(plan, "move")
@@ -96,9 +96,9 @@ class WholeVfs:
         return link
 
     def give_back(self, record: Record, view: View) -> bool:
-        """Bring a VF home and to the baseline; False if there was none.
+        """Return a VF to the host and the baseline; False if there was none.
 
-        :raises Quarantined: if it is out of sight, or cannot be reset.
+        :raises Quarantined: if the VF is out of sight or cannot be reset.
         """
         if record.vf is None or _is_anothers(record, view):
             return False
@@ -121,24 +121,24 @@ class WholeVfs:
             if link is not None:
                 self._return(record, link, vf, view)
                 return True
-            # It was between two drivers.
+            # The VF was between two drivers.
             name = _host_name(record, None, vf.id, view)
             self._make_clean(record, vf.id, name, view)
         except GONE as error:
             if self._is_there(vf.id):
-                raise  # the namespace went, and it is on the host again
+                raise  # its namespace ended: it is on the host again
             LOG.info(
                 "%s: gone while it was unplugged (%s)", log.of(record), error
             )
         return False
 
     def _reset(self, record: Record, vf: VfId) -> VfState:
-        """Bring a VF that was a tenant's to the baseline.
+        """Reset a tenant's VF to the baseline.
 
-        Its driver is bound again: no attribute speaks of all that can be set
-        inside of a namespace.
+        Its driver is rebound: no attribute shows all that can be set inside a
+        namespace.
 
-        :raises Quarantined: if it must have no other tenant, or its function
+        :raises Quarantined: if no other tenant may get it, or its function
             cannot be reset.
         """
         self._records.step(record.port, "baseline")
@@ -153,9 +153,9 @@ class WholeVfs:
             ) from error
 
     def _of_vf(self, record: Record, vf: VfState) -> Link | None:
-        """Return the interface of a VF; None if it has none at all.
+        """Return the interface of a VF; None if it has none.
 
-        :raises Quarantined: if it is somewhere out of sight.
+        :raises Quarantined: if it is out of sight.
         """
         deadline = self._host.deadline()
         while True:
@@ -202,7 +202,7 @@ class WholeVfs:
         last = link.mac
         self._records.step(record.port, "quiet")
         self._links.limit(link, Limits())
-        # Its names and its alias are a tenant's: none may come home.
+        # Its names and alias are the tenant's: none may reach the host.
         self._links.strip(link)
         link = self._links.configure(
             link, up=False, promisc=False, allmulti=False, alias=""
@@ -220,19 +220,19 @@ class WholeVfs:
         view: View,
         last: str | None = None,
     ) -> None:
-        """Reset a VF that is on the host, and give its interface its name.
+        """Reset a VF that is on the host, and restore its interface's name.
 
-        :param last: the MAC that it had; None where that is not known.
+        :param last: MAC that it had; None if unknown.
         """
         state = self._reset(record, vf)
         link = self._links.get(state.netdev or name)
         if link is None:
             return
         if link.name != name:
-            # Its driver was bound again: the kernel numbered it anew.
+            # The VF's driver was rebound, and the kernel gave it a new name.
             link = self._links.move(link, None, name)
         # The MAC of its last port must not stay on a second VF of the same
-        # NIC; a driver that was bound again has made up another.
+        # NIC; a rebound driver has made up another.
         self._records.step(record.port, "clean")
         pf = view.on_host(vf.pf)
         self._links.configure(
@@ -244,7 +244,7 @@ class WholeVfs:
 
 
 def _is_anothers(record: Record, view: View) -> bool:
-    """Return whether another port has a VF by now."""
+    """Return whether another port has a VF now."""
     return any(
         each.kind == Kind.VF
         and each.vf == record.vf
@@ -256,7 +256,7 @@ def _is_anothers(record: Record, view: View) -> bool:
 def _is_of(link: Link, vf: VfState, record: Record) -> bool:
     if link.device or link.kind:
         return link.device == vf.id.address and not link.kind
-    # A kernel before 5.14 does not tell the device from afar.
+    # Before Linux 5.14 the device of a link is not shown from outside.
     return (link.namespace_id, link.index) == (
         record.namespace_id,
         record.index,
@@ -264,11 +264,11 @@ def _is_of(link: Link, vf: VfState, record: Record) -> bool:
 
 
 def _host_name(record: Record, link: Link | None, vf: VfId, view: View) -> str:
-    """Return what the interface of a VF is to be called on the host.
+    """Return the name that a VF's interface gets on the host.
 
-    :param link: the interface as it is now; None if there is none.
+    :param link: its interface now; None if there is none.
     """
-    # As it was, or as systemd names it.
+    # Its former name, or the one that systemd gives it.
     for name in (record.parent, f"{vf.pf}v{vf.index}"):
         there = view.on_host(name)
         free = there is None or there == link
