@@ -133,7 +133,7 @@ def _is_virtio_nic(device: Element, domain: Domain) -> bool:
 def _is_virtio_scsi(controller: Element | None, domain: Domain) -> bool:
     """Return whether a SCSI controller is virtio.
 
-    :param controller: None for one that libvirt adds by itself.
+    :param controller: None for a controller that libvirt adds by itself.
     """
     model = None if controller is None else controller.get("model")
     if model in (None, "auto"):

@@ -10,8 +10,8 @@ guests count in the same way as the pCPUs of running guests.
 A claim ends when its manager releases or destroys the guest, and when the
 host reboots. If a start is abandoned (libvirtd was killed, another hook of
 vdsm refused it), the claim ends after START_S unless the guest runs by then.
-A slow start may therefore lose its claim. The ``started`` hook checks again,
-when libvirt has the guest's status, and stops the guest if it has: of two
+A slow start may therefore lose its claim. So the ``started`` hook claims again
+once libvirt has the guest's status, and stops the guest if that fails: of two
 guests that claim one pCPU, at least one sees the other there.
 """
 

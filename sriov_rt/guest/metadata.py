@@ -124,7 +124,7 @@ def marked(domain: Domain, name: str) -> str | None:
 
 
 def requested(domain: Domain) -> GuestRequest | None:
-    """Return what a domain's owner requests, None if there is no request.
+    """Return the request of a domain's owner, None if there is none.
 
     The attributes of ``<sriov_rt:request>`` have the names of extra specs.
 
@@ -155,7 +155,7 @@ def write_request(domain: Domain, request: GuestRequest) -> None:
 
 
 def promised(domain: Domain) -> Promise:
-    """Return what a domain requests of its host."""
+    """Return the requests that a domain makes of its host."""
     guest = _find(domain)
     given = {} if guest is None else attributes(guest)
     return Promise(

@@ -53,7 +53,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """One thing that a hook left alone, and why: a sentence."""
+    """A sentence on something that a hook left unchanged, and why."""
 
     hook: str
     message: str

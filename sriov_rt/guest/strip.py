@@ -112,7 +112,7 @@ def _goes(device: Element, report: Recorder) -> bool:
 
 
 def _usb_user(domain: Domain, left: list[Element]) -> str | None:
-    """Return what needs USB, in words; None if nothing does."""
+    """Return a clause on what needs USB; None if nothing does."""
     if domain.arch in devices.USB_FOR_GOOD:
         return f"{domain.arch} guests have their keyboard on it"
     parent = domain.part("devices")
