@@ -26,10 +26,10 @@ class Claim:
     """Claim of a port on a VF.
 
     :param slot: PCI address of the VF.
-    :param desired: settings of the VF while the port has it. None are those
-        that Nova, libvirt and the stock agent have just set themselves: the
-        MAC (by which the agent identifies the VF), spoofchk, the link's
-        state, and the rates of a port with a QoS policy.
+    :param desired: settings of the VF while the port has it. Those that Nova,
+        libvirt and the stock agent have just set themselves are None: the MAC
+        (by which the agent identifies the VF), spoofchk, the link's state,
+        and the rates of a port with a QoS policy.
     """
 
     port: str

@@ -118,7 +118,7 @@ class Ports:
         self._again.pop(port, None)
 
     def wait(self, port: str, plugged: Plugged, now: float) -> None:
-        """Note that a port's state is to be requested again later."""
+        """Schedule another request of a port's state."""
         self._reported.pop(port, None)
         self._again[port] = (plugged, now + self._retry_s)
 
@@ -128,7 +128,7 @@ class Ports:
             self._gone.pop(port, None)
 
     def wait_gone(self, ports: Iterable[str], now: float) -> None:
-        """Note that ports are to be reported as gone again later."""
+        """Schedule another report that ports are gone."""
         for port in ports:
             self._gone[port] = now + self._retry_s
 

@@ -4,8 +4,8 @@
 
 The stock SR-IOV agent runs as neutron's user. Two daemons run as root, each
 with the capabilities that it needs. Setting a VF by netlink takes
-CAP_NET_ADMIN; its files in sysfs are root's own, which takes no capability.
-A check that nobody uses a VF looks into every network namespace. That takes
+CAP_NET_ADMIN; its files in sysfs take no capability, as they are root's own.
+The check that nobody uses a VF looks into every network namespace. This takes
 CAP_SYS_ADMIN to enter one and CAP_SYS_PTRACE to find one by its processes.
 Nothing here imports neutron, because the daemons do not need it.
 """
@@ -318,7 +318,7 @@ def _idle_vfs() -> Any:
 def _ports() -> Collection[str]:
     """Return the VFs that ports of sriov-rt are on, by root's records.
 
-    Interfaces that a guest of a Neutron port has on its VF do not count.
+    Interfaces that the guest of a Neutron port has on its VF do not count.
     """
     from sriov_rt.vif import host
     from sriov_rt.vif import tenants
