@@ -83,7 +83,7 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placement:
-    """Judgement whether a Node can run a pod.
+    """Judgement of whether a Node can run a pod.
 
     :param label_age_s: seconds since the last write of a label that the pod
         needs; None if it needs none, or the time is unknown.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Judgement whether the kubelet's topology manager admits a pod. Pure.
+"""Judgement of whether the kubelet's topology manager admits a pod. Pure.
 
 The rules are those of pkg/kubelet/cm/topologymanager of Kubernetes 1.34. Each
 resource with NUMA nodes hints at every set of them with enough of it free, and
