@@ -103,7 +103,7 @@ class NodeApi:
         self._watch: Any = None
 
     def list(self) -> node.Listing:
-        """Return the Node as it is now.
+        """Return the current Node.
 
         :raises ApiProblem: if the API server does not return it.
         """
