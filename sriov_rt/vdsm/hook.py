@@ -109,7 +109,7 @@ def _as_root(
     timeout_s: float,
     refused: Callable[[str], exceptions.SriovRtError],
 ) -> str:
-    """Run a program of ours as root, and return what it printed.
+    """Run one of our programs as root, and return its output.
 
     :param refused: makes the error from the program's message.
     """
