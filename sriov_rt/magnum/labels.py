@@ -41,7 +41,7 @@ MAX_PAGES = 1024 * 1024
 #: Sizes of huge pages on x86-64, MiB.
 PAGE_MIB: Mapping[str, int] = {"2M": 2, "1G": 1024}
 
-#: Handlers of container runtimes beside runc.
+#: Handlers of container runtimes besides runc.
 RUNTIMES = ("kata-rt",)
 
 
