@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The CNI plug-in that resets the VFs of pods, and what sriov-cni notes."""
+"""The CNI plug-in that resets pods' VFs, and sriov-cni's state files."""

@@ -16,15 +16,15 @@ from sriov_rt.parse import link
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 
-#: Versions of the specification that configurations may state. Lists of
-#: plug-ins came with the first.
+#: Versions of the specification that configurations may state; the first one
+#: introduced lists of plug-ins.
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 
-#: The longest configuration that is taken, in bytes; one with the results of
-#: ten plug-ins takes some 10 kB.
+#: The longest configuration that is accepted, bytes; with the results of ten
+#: plug-ins it has some 10 kB.
 MAX_CONFIGURATION = 1024 * 1024
 
-#: The most attachments that GC may name; a node has some hundred pods.
+#: The most attachments that GC may name; a node has a few hundred pods.
 MAX_ATTACHMENTS = 65536
 
 #: Error codes of the specification, section "Error".
@@ -36,7 +36,7 @@ INVALID_CONFIGURATION = 7
 TRY_AGAIN = 11
 NOT_AVAILABLE = 50
 
-#: Error codes of ours: 100 and above are a plug-in's own.
+#: Our own error codes: plug-ins may use 100 and above.
 QUARANTINED = 100
 IN_USE = 101
 NOT_ATTACHED = 102
@@ -56,7 +56,7 @@ _POD_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 class CniError(exceptions.SriovRtError):
     """Error result of a CNI command, for the runtime.
 
-    :param code: of the specification, or one of ours.
+    :param code: code of the specification, or one of ours.
     :param message: a sentence that says what to do.
     """
 
@@ -67,9 +67,9 @@ class CniError(exceptions.SriovRtError):
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class AttachmentId:
-    """An interface of a container, which ADD makes.
+    """An interface of a container, created by ADD.
 
-    :param interface: the name in the container.
+    :param interface: its name in the container.
     """
 
     container: str
@@ -81,14 +81,14 @@ class Request:
     """One call of a plug-in.
 
     :param command: such as ``ADD``.
-    :param version: of the specification, for the answer.
-    :param attachment: None for a command that is not about one.
+    :param version: version of the specification, for the answer.
+    :param attachment: the attachment; None for a command without one.
     :param namespace: path of the container's network namespace; empty if
         the runtime no longer knows it.
     :param device: PCI address of the VF; None if none is given.
-    :param is_first: whether no plug-in of the list was called before.
+    :param is_first: whether this is the first plug-in of the list.
     :param valid: the attachments that still exist, for GC.
-    :param pod: NAMESPACE/NAME; empty if it is not known.
+    :param pod: NAMESPACE/NAME; empty if it is unknown.
     """
 
     command: str
@@ -105,7 +105,7 @@ class Request:
 def parse(environment: Mapping[str, str], configuration: bytes) -> Request:
     """Return the request of a call.
 
-    :param environment: of the process.
+    :param environment: environment of the process.
     :param configuration: its standard input.
     :raises CniError: if it does not follow the specification.
     """
@@ -200,7 +200,7 @@ def _namespace(environment: Mapping[str, str], *, required: bool) -> str:
 
 
 def _device(plain: Mapping[str, Any]) -> str | None:
-    """Return the PCI address that Multus, or a runtime, has put in."""
+    """Return the PCI address that Multus or a runtime has added."""
     runtime = plain.get("runtimeConfig")
     given = plain.get("deviceID")
     if given is None and type(runtime) is dict:
@@ -217,7 +217,7 @@ def _device(plain: Mapping[str, Any]) -> str | None:
 
 def _valid(plain: Mapping[str, Any]) -> frozenset[AttachmentId]:
     given = plain.get("cni.dev/valid-attachments")
-    # Without the list everything would be taken for left over.
+    # Without the list, GC would take every attachment for a stale one.
     if type(given) is not list or len(given) > MAX_ATTACHMENTS:
         raise _configuration("cni.dev/valid-attachments is not a list")
     found = set()
@@ -234,7 +234,7 @@ def _valid(plain: Mapping[str, Any]) -> frozenset[AttachmentId]:
 
 
 def _pod(text: str) -> str:
-    """Return NAMESPACE/NAME of CNI_ARGS, which is for the log alone."""
+    """Return NAMESPACE/NAME from CNI_ARGS, used only for the log."""
     named = dict(
         each.split("=", 1) for each in text[:4096].split(";") if "=" in each
     )
@@ -245,7 +245,7 @@ def _pod(text: str) -> str:
 
 
 def result(request: Request) -> dict[str, Any]:
-    """Return the answer to ADD of a plug-in that makes no interface."""
+    """Return the answer to ADD of a plug-in that creates no interface."""
     return {"cniVersion": request.version, "interfaces": [], "ips": []}
 
 

@@ -2,7 +2,7 @@
 
 """Settings of sriov-cni on the VFs of pods, from its own state files.
 
-It keeps the configuration of each VF that it has set up, to undo it by
+sriov-cni keeps the configuration of each VF that it has set up, to undo it
 (SaveNetConf in its pkg/utils/utils.go; NetConf in its pkg/types/types.go).
 """
 
@@ -23,7 +23,7 @@ from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.kernel.vf import VlanProtocol
 from sriov_rt.nic.model import BASELINE
 
-#: The longest file, in bytes, and the most of them: 512 interfaces of pods.
+#: The longest file, bytes, and the most files: 512 interfaces of pods.
 _MAX_FILE = 64 * 1024
 _MAX_FILES = 4096
 
@@ -37,7 +37,7 @@ _LINK: Mapping[str, LinkState] = types.MappingProxyType(
     {each.value: each for each in LinkState}
 )
 
-#: Key to the field of VfSettings.
+#: Key of a state file to the field of VfSettings.
 _NUMBERS: Mapping[str, str] = types.MappingProxyType(
     {
         "vlan": "vlan",
@@ -57,7 +57,7 @@ _WORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = types.MappingProxyType(
 
 
 class CniUnknown(exceptions.SriovRtError):
-    """How a network sets up a VF is unknown.
+    """The settings that a network requires of a VF are unknown.
 
     :param vf: its PCI address.
     :param problem: a clause, with what to do.
@@ -68,12 +68,11 @@ class CniUnknown(exceptions.SriovRtError):
 
 
 def settings(vf: str, directory: pathlib.Path) -> VfSettings:
-    """Return how a VF is to be: the baseline, and what its network says.
+    """Return the desired settings of a VF: the baseline with its network's.
 
     :param vf: its PCI address.
-    :param directory: of the notes.
-    :raises CniUnknown: if sriov-cni has no note of it, or none that can be
-        read.
+    :param directory: directory of sriov-cni's notes.
+    :raises CniUnknown: if sriov-cni has no readable note of it.
     """
     newest, note = 0.0, None
     damaged = (0.0, "")
@@ -98,7 +97,7 @@ def settings(vf: str, directory: pathlib.Path) -> VfSettings:
         ) from None
     when, name = damaged
     if name and when >= newest:
-        # It may be the VF's: the one that is readable is of an earlier pod.
+        # It may be the VF's note, and the readable one an earlier pod's.
         raise CniUnknown(
             vf,
             f"sriov-cni's note {directory / name} is damaged and "
@@ -124,9 +123,9 @@ def settings(vf: str, directory: pathlib.Path) -> VfSettings:
 def _notes(
     directory: pathlib.Path,
 ) -> Iterator[tuple[float, str, Mapping[str, Any] | None]]:
-    """Yield when each note was written, its name, and what it says.
+    """Yield the time, name and content of each note.
 
-    One that is damaged or half written says None.
+    The content is None if a note is damaged or half written.
 
     :raises OSError: if they cannot be read, or are too many.
     """
@@ -139,7 +138,7 @@ def _notes(
             data = files.read(path, _MAX_FILE)
             plain = documents.plain(data, _MAX_FILE)
         except (files.Unusable, IsADirectoryError, FileNotFoundError):
-            continue  # its directory of addresses, or gone by now
+            continue  # the directory of addresses, or a note just deleted
         except codec.SchemaError:
             plain = None
         yield changed, path.name, plain if type(plain) is dict else None

@@ -2,9 +2,9 @@
 
 """Reset of a pod's VF to the baseline, before and after each use.
 
-The CNI plug-in comes first in a network's list: its ADD runs before that of
-the plug-in that gives the VF to the pod (sriov-cni, host-device), and its DEL
-after that plug-in's DEL.
+The CNI plug-in comes first in a network's list: its ADD runs before the ADD
+of the plug-in that gives the VF to the pod (sriov-cni, host-device), and its
+DEL after the DEL of that plug-in.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.use import Act
 
 if TYPE_CHECKING:
-    # It takes long to import, and most calls do not need it.
+    # They take long to import, and most calls do not need them.
     from sriov_rt.nic.model import VfState
     from sriov_rt.nic.vfs import Vfs
 
@@ -39,9 +39,8 @@ _POD = MANAGERS[Kind.POD]
 class Baseline:
     """Commands of the CNI plug-in.
 
-    :param tenancies: whose the VFs of this host are.
-    :param vfs: returns the operations on VFs; called only when they are
-        needed.
+    :param tenancies: records of the owners of this host's VFs.
+    :param vfs: returns the operations on VFs; called only when needed.
     """
 
     def __init__(self, tenancies: Tenancies, vfs: Callable[[], "Vfs"]) -> None:
@@ -67,7 +66,7 @@ class Baseline:
             now = self._checked(address, before)
             driver = now.driver
             if before is not None:
-                # One that a failed sandbox left on vfio-pci goes back.
+                # Rebind a VF that a failed sandbox left on vfio-pci.
                 driver = before.driver or driver
             holder = Holder(
                 Kind.POD,
@@ -131,10 +130,10 @@ class Baseline:
     def collect(self, request: Request) -> None:
         """Reset the VFs of attachments that no longer exist.
 
-        Quarantined VFs of the network are reset again, and those that an ADD
-        was killed over.
+        Quarantined VFs of the network, and those of an ADD that was killed,
+        are reset again.
 
-        :raises CniError: if one is still not clean, after all were tried.
+        :raises CniError: after trying all, if one is still not clean.
         """
 
         def is_left(each: Holder) -> bool:
@@ -158,9 +157,9 @@ class Baseline:
             raise CniError(protocol.QUARANTINED, "; ".join(problems))
 
     def status(self) -> None:
-        """Check that ADD could be served.
+        """Check that an ADD can be served.
 
-        :raises CniError: if it could not.
+        :raises CniError: if it cannot.
         """
         try:
             self._tenancies.check()
@@ -182,9 +181,9 @@ class Baseline:
             )
 
     def _checked(self, address: str, before: Holder | None) -> "VfState":
-        """Return the VF of an address, which a pod may have.
+        """Return the state of a VF that may be given to a pod.
 
-        :raises CniError: if there is no such VF, or it is somebody's.
+        :raises CniError: if there is no such VF, or it has another owner.
         """
         vfs = self._vfs()
         try:
@@ -192,7 +191,7 @@ class Baseline:
             return vfs.check(vf, Act.HAND_OUT)
         except errors.VfBusy as error:
             if before is None:
-                # Somebody else's, and nothing was done to it.
+                # It has another owner, and was not changed.
                 raise CniError(protocol.IN_USE, str(error)) from error
             self._quarantine(address, before, error)
             raise CniError(
@@ -208,19 +207,19 @@ class Baseline:
     def _release(
         self, address: str, is_left: Callable[[Holder], bool]
     ) -> SriovRtError | None:
-        """Reset the VF of a pod that left it; return why it is not clean.
+        """Reset a VF that its pod has left; return why it is not clean.
 
-        :param is_left: whether that is so, which may change until it is
-            locked.
+        :param is_left: whether its pod has left it, checked again once the VF
+            is locked.
         """
         with self._tenancies.locked(address):
             again = self._tenancies.get(address).of(Kind.POD)
             if again is None or not is_left(again):
-                # Another call was quicker, or its PF's VFs were made again.
+                # Another call was faster, or its PF's VFs were recreated.
                 return None
             problem = self._reset(address, again, _POD.after)
             if self._tenancies.get(address).of(Kind.POD) is None:
-                return None  # it went meanwhile
+                return None  # the VF was removed meanwhile
             if problem is None:
                 self._tenancies.release(address, Kind.POD)
                 LOG.info("%s: reset and released", _about(address, again))

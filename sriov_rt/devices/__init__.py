@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whole PCI devices between two tenants."""
+"""Cleaning of whole PCI devices between two tenants."""

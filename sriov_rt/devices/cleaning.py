@@ -2,10 +2,10 @@
 
 """Cleaning of one-time-use devices, and the end of their reservation.
 
-A device is reserved from the moment that an instance has it, and nobody else
-can claim it. It stays so until its reset is verified, and Placement takes that
-only if its provider is still the one that was looked at: whatever ends this
-program in between leaves the device reserved, for the next run.
+A device is reserved as soon as an instance gets it, and nobody else can claim
+it. It stays reserved until its reset is verified, and Placement un-reserves it
+only if its provider has not changed meanwhile. If this program ends early, the
+device stays reserved for the next run.
 """
 
 import contextlib
@@ -42,12 +42,12 @@ from sriov_rt.service.reconciler import NotYet
 
 LOG = logging.getLogger(__name__)
 
-#: Held while one-time-use devices are cleaned.
+#: Lock that is held while one-time-use devices are cleaned.
 LOCK = "run/sriov-rt/devices.lock"
 
 
 class CleaningRuns(exceptions.SriovRtError):
-    """Another program cleans the devices of this host."""
+    """Another program is cleaning the devices of this host."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -76,8 +76,8 @@ class RecordUnwritable(exceptions.SriovRtError):
 class State(enum.StrEnum):
     """Result for one device.
 
-    Due is what a dry run finds, and reserved what has a Reason. Left out is
-    a device that is due, and not chosen.
+    A dry run reports "due"; "reserved" comes with a Reason. "Left out" is a
+    device that is due but not chosen.
     """
 
     AVAILABLE = "available"
@@ -92,8 +92,8 @@ class State(enum.StrEnum):
 class Outcome:
     """Result for one device, and the Reason if it stays reserved.
 
-    :param name: its PCI address, or the name of its provider if that has none.
-    :param method: by which it is or was reset; None if it is not.
+    :param name: its PCI address, or its provider's name if that has none.
+    :param method: method of its reset; None without a reset.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Outcome:
     reason: Reason | None = None
 
     def line(self) -> str:
-        """Return it as text."""
+        """Return the result as text."""
         if self.reason is not None:
             return f"{self.name}: {self.state}: {self.reason.message}"
         if self.state is State.DUE:
@@ -114,7 +114,7 @@ class Outcome:
         return f"{self.name}: {self.state}"
 
     def to_plain(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the result as a JSON object."""
         why = None if self.reason is None else self.reason.to_plain()
         return {
             "device": self.name,
@@ -128,9 +128,8 @@ class Cleaning:
     """Cleaning of the devices of a node.
 
     :param node: the name of the node's resource provider.
-    :param is_chosen: whether a device is to be cleaned.
-    :param report: is called with each reset before it begins, which takes a
-        few seconds.
+    :param is_chosen: whether to clean a device.
+    :param report: called before each reset, which may be slow.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class Cleaning:
     def run(self, *, dry: bool = False) -> Iterator[Outcome]:
         """Yield the result for each one-time-use device, cleaned if due.
 
-        :param dry: nothing is reset and nothing written.
+        :param dry: whether to reset and write nothing.
         :raises NotYet: if Placement does not list the providers.
         """
         root = self._placement.find(self._node)
@@ -214,9 +213,9 @@ class Cleaning:
     def _unreserve(
         self, name: str, uuid: str, holding: Holding
     ) -> Reason | None:
-        """Give a device back; return why it is not."""
-        # An allocation raises the generation as well; who has written one
-        # since is in this answer, and who does so next is in a conflict.
+        """Un-reserve a device; return why that failed."""
+        # An allocation raises the generation too. One that was made before
+        # this request shows in its answer, a later one as a conflict.
         if self._placement.holding(uuid) == holding:
             with contextlib.suppress(GenerationConflict):
                 self._placement.unreserve(uuid, holding)
@@ -256,10 +255,10 @@ def of(
 
 @contextlib.contextmanager
 def alone(root: Root) -> Iterator[None]:
-    """Keep other runs away: one must not reset what another has given back.
+    """Exclude other runs: one must not reset a device given back by another.
 
-    :raises CleaningRuns: if there is one.
-    :raises RecordUnwritable: if the lock cannot be made.
+    :raises CleaningRuns: if another run holds the lock.
+    :raises RecordUnwritable: if the lock cannot be created.
     """
     path = root.path / LOCK
     with contextlib.ExitStack() as stack:
@@ -276,10 +275,10 @@ def alone(root: Root) -> Iterator[None]:
 
 
 def keep(root: Root, outcomes: Sequence[Outcome], now: float) -> None:
-    """Write down what stays reserved, for the agent to show.
+    """Record the devices that stay reserved, for the agent to show.
 
     :param now: Unix time, seconds.
-    :raises RecordUnwritable: if that fails.
+    :raises RecordUnwritable: if the record cannot be written.
     """
     found = tuple(
         ReservedDevice(each.name, why.code, why.message, why.remedy)

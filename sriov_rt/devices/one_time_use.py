@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One-time-use devices: which of them are due to be cleaned; no I/O.
+"""One-time-use devices, and which of them are due for cleaning; no I/O.
 
-Nova gives such a device a resource provider ``NODE_ADDRESS`` beneath that of
-the node (nova/compute/pci_placement_translator.py), reserves its inventory
-when an instance gets it, and never un-reserves it.
+Nova gives such a device a resource provider ``NODE_ADDRESS`` below the node's
+(nova/compute/pci_placement_translator.py). It reserves the inventory when an
+instance gets the device, and never un-reserves it.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from sriov_rt.parse.pci import PciAddress
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 
-#: The trait that Nova gives the providers of one-time-use devices.
+#: Nova's trait on the providers of one-time-use devices.
 TRAIT = "HW_PCI_ONE_TIME_USE"
 
 #: The longest name of a provider that a sentence shows, in characters.
@@ -26,8 +26,8 @@ _MAX_NAME = 80
 class Availability(enum.StrEnum):
     """State of a device in Placement.
 
-    Available to the next instance, allocated to one, or due: reserved, and
-    no instance has it.
+    Available to the next instance, allocated to one, or due, which means
+    reserved without an instance.
     """
 
     AVAILABLE = "available"
@@ -37,7 +37,7 @@ class Availability(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inventory:
-    """Inventory of one resource class, as Placement has it."""
+    """Inventory of one resource class in Placement."""
 
     total: int
     reserved: int
@@ -51,10 +51,10 @@ class Inventory:
 class Holding:
     """Inventories and allocations of a provider.
 
-    :param inventories: by resource class.
-    :param generation: of the provider when the inventories were read.
-    :param is_allocated: whether a consumer has any of it.
-    :param allocations_generation: of the provider when that was read.
+    :param inventories: inventories by resource class.
+    :param generation: the provider's generation in the inventories' answer.
+    :param is_allocated: whether a consumer has an allocation.
+    :param allocations_generation: the same in the allocations' answer.
     """
 
     inventories: Mapping[str, Inventory]
@@ -79,14 +79,14 @@ def address_of(name: str, node: str) -> PciAddress | Reason:
         found = PciAddress.parse(text)
     except errors.ParseError:
         found = None
-    # Nova writes it in upper case, and whole.
+    # Nova writes the whole address, in upper case.
     if start != node or found is None or str(found).upper() != text:
         return unnamed(name, node)
     return found
 
 
 def unnamed(name: str, node: str) -> Reason:
-    """Return the Reason of a provider that is no device of a node."""
+    """Return the Reason for a provider that is not a device of a node."""
     if len(name) > _MAX_NAME:
         name = f"{name[: _MAX_NAME - 3]}..."
     return reason("device_unnamed", provider=name, node=node)
@@ -95,7 +95,7 @@ def unnamed(name: str, node: str) -> Reason:
 def judge(
     address: PciAddress, provider: str, holding: Holding
 ) -> Availability | Reason:
-    """Return the availability of a device, or why nothing is done to it.
+    """Return the availability of a device, or why it is left alone.
 
     :param provider: UUID of its provider.
     """
@@ -121,7 +121,7 @@ def judge(
 
 
 def _is_of_nova(inventories: Mapping[str, Inventory]) -> bool:
-    """Return whether it is one device, reserved as a whole or not at all."""
+    """Return whether these are one device, either reserved or not."""
     if len(inventories) != 1:
         return False
     (found,) = inventories.values()

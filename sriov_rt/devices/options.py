@@ -16,12 +16,12 @@ from sriov_rt.parse.pci import PciAddress
 
 GROUP = "devices"
 
-#: An address with * and ?; the longest has 16 characters.
+#: An address with * and ?; the longest address has 16 characters.
 _PATTERN = re.compile(r"[0-9a-f:.*?]{1,32}", re.IGNORECASE | re.ASCII)
 
 
 def pattern(text: str) -> str:
-    """Return a pattern as :func:`is_chosen` takes it.
+    """Return a pattern in the form for :func:`is_chosen`.
 
     :raises ParseError: if no PCI address can match.
     """
@@ -35,12 +35,12 @@ def pattern(text: str) -> str:
 
 
 def is_chosen(address: PciAddress, patterns: Iterable[str]) -> bool:
-    """Return whether one of the patterns is for an address."""
+    """Return whether one of the patterns matches an address."""
     return any(fnmatch.fnmatchcase(str(address), each) for each in patterns)
 
 
 def chosen(conf: cfg.ConfigOpts) -> Sequence[str]:
-    """Return the patterns of ``clean``."""
+    """Return the patterns of the option ``clean``."""
     return tuple(map(pattern, conf[GROUP].clean))
 
 

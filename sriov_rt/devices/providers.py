@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One-time-use devices in Placement: their providers, read and un-reserved."""
+"""Providers of one-time-use devices in Placement, read and un-reserved."""
 
 import dataclasses
 from typing import Any
@@ -12,8 +12,8 @@ from sriov_rt.placement import resource_provider
 from sriov_rt.placement.resource_provider import PlacementUnreachable
 from sriov_rt.placement.resource_provider import field
 
-#: The first microversion that lists the providers of a tree (1.14) that have
-#: a trait (1.18).
+#: The first microversion that can list a tree's providers (1.14) with a
+#: trait (1.18).
 TREE_MICROVERSION = "1.18"
 
 
@@ -64,7 +64,7 @@ class DeviceProviders(resource_provider.Placement):
             name: _inventory(each)
             for name, each in field(found, "inventories", dict).items()
         }
-        # After it: an allocation that comes between raises the generation.
+        # Read them later: an allocation in between raises the generation.
         used = self._json(self._request("GET", f"{path}/allocations"))
         return Holding(
             inventories,
@@ -76,9 +76,9 @@ class DeviceProviders(resource_provider.Placement):
     def unreserve(self, uuid: str, holding: Holding) -> None:
         """Set reserved to 0; the rest of the inventory stays.
 
-        :param holding: of the provider; its generation has to be the one that
-            Placement has still.
-        :raises GenerationConflict: if it is another one by now.
+        :param holding: state of the provider, with the generation that
+            Placement has to match.
+        :raises GenerationConflict: if the generation has changed.
         """
         name = holding.resource_class
         body = {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A PCI device, and whether it is clean; no I/O."""
+"""Rules for a clean PCI device; no I/O."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,17 +11,18 @@ from sriov_rt.host.vfs import is_vfio
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 
-#: Length of the header of the configuration space, in bytes: what a reader
-#: without CAP_SYS_ADMIN gets (pci_read_config in drivers/pci/pci-sysfs.c).
+#: Length of the header of the configuration space, bytes: the part that is
+#: readable without CAP_SYS_ADMIN (pci_read_config in
+#: drivers/pci/pci-sysfs.c).
 HEADER = 64
 
-#: Where it has what (include/uapi/linux/pci_regs.h), and one bit.
+#: Offsets in the header (include/uapi/linux/pci_regs.h), and one bit.
 _COMMAND, _STATUS, _AFTER_STATUS = 4, 6, 8
 _MASTER = 1 << 2
 
-#: Resets that bring all of a function to where it begins. That by power state
-#: (pm) leaves what keeps its power; whether it does, the device alone knows.
-#: The kernel takes the first in its file (pci_reset_fn_methods).
+#: Resets that return a whole function to its initial state. A reset by power
+#: state (pm) skips parts that stay powered, which depends on the device. The
+#: kernel uses the first method in its file (pci_reset_fn_methods).
 WHOLE = frozenset(
     {"device_specific", "acpi", "flr", "af_flr", "bus", "cxl_bus"}
 )
@@ -29,13 +30,13 @@ WHOLE = frozenset(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
-    """A PCI device, as the kernel has it.
+    """A PCI device, as the kernel shows it.
 
     :param identity: vendor and product as they were enumerated, ``8086:10c9``.
     :param is_vf: whether it is a VF itself.
-    :param vfs: how many VFs it has.
-    :param driver: None if it has none.
-    :param methods: how the kernel resets it, the one that it takes first.
+    :param vfs: number of its VFs.
+    :param driver: name of its driver; None if it has none.
+    :param methods: the kernel's reset methods for it, the preferred one first.
     :param holder: the process that has it or its IOMMU group through VFIO.
     :param header: the first HEADER bytes of its configuration space.
     :param errors: PCIe errors since the boot, by severity; empty where the
@@ -54,7 +55,7 @@ class Device:
 
     @property
     def answers_as(self) -> str:
-        """Vendor and product as the device itself says by now."""
+        """Vendor and product that the device itself reports now."""
         vendor, product = (
             int.from_bytes(self.header[at : at + 2], "little") for at in (0, 2)
         )
@@ -62,7 +63,7 @@ class Device:
 
     @property
     def is_master(self) -> bool:
-        """Whether it may write to memory."""
+        """Whether it may access memory by DMA."""
         command = int.from_bytes(self.header[_COMMAND:_STATUS], "little")
         return bool(command & _MASTER)
 
@@ -116,7 +117,8 @@ def why_not_clean(before: Device, after: Device) -> Reason | None:
 def _differences(before: Device, after: Device) -> Iterator[str]:
     if after.driver != before.driver:
         yield f"its driver is {after.driver} and was {before.driver}"
-    # Nobody has it open, and vfio-pci ends that before a guest and after.
+    # No process has it open, and vfio-pci disables this before and after a
+    # guest.
     if after.is_master:
         yield "it may write to memory (bus master)"
     if _kept(before.header) != _kept(after.header):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Configuration of ``sriov-rt device clean``: that of the agent."""
+"""Configuration of ``sriov-rt device clean``, shared with the agent."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ SERVICE = "sriov-rt-devices"
 
 
 class PlacementUnusable(exceptions.SriovRtError):
-    """``[placement]`` names no way to reach Placement.
+    """Placement cannot be reached with the options of ``[placement]``.
 
     :param why: a clause.
     """
@@ -38,7 +38,7 @@ class Settings:
     """Settings of the cleaning.
 
     :param node: the name of the node's resource provider.
-    :param conf: with ``[placement]``.
+    :param conf: configuration with ``[placement]``.
     """
 
     node: str
@@ -48,12 +48,12 @@ class Settings:
     def placement(self) -> DeviceProviders:
         """Return a client of Placement; it has sent no request yet.
 
-        :raises PlacementUnusable: see there.
+        :raises PlacementUnusable: if ``[placement]`` is incomplete.
         """
         try:
             client = resource_provider.adapter(self.conf)
         except (ks_exceptions.ClientException, TypeError) as error:
-            # keystoneauth raises TypeError for interfaces that there are not.
+            # keystoneauth raises TypeError for unknown interfaces.
             raise PlacementUnusable(str(error)) from error
         if client is None:
             raise PlacementUnusable("auth_type is not set")
@@ -61,9 +61,9 @@ class Settings:
 
 
 def configured(files: Sequence[str] | None) -> Settings:
-    """Return what a configuration says.
+    """Return the settings in configuration files.
 
-    :param files: None for those of sriov-rt.
+    :param files: files to read; None for the default ones of sriov-rt.
     :raises ConfigurationUnreadable: if one cannot be read.
     :raises OptionRejected: for an option with a bad value.
     """
@@ -76,8 +76,8 @@ def configured(files: Sequence[str] | None) -> Settings:
 def check(conf: cfg.ConfigOpts, service: str) -> Settings:
     """Register and read every option of ``[devices]``; return the settings.
 
-    :param conf: with the options of the agent.
-    :raises OptionRejected: naming the first option with a bad value.
+    :param conf: configuration with the options of the agent.
+    :raises OptionRejected: for the first option with a bad value.
     """
     conf.register_opts(options.DEVICE_OPTS, group=options.GROUP)
     groups = (

@@ -21,7 +21,7 @@ from sriov_rt.parse.errors import ParseError
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 
-#: Severities of errors that a device counts, and the last line of their files
+#: Severity of errors to the name of the total in the last line of its file
 #: (Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats).
 _COUNTS = {"fatal": "TOTAL_ERR_FATAL", "nonfatal": "TOTAL_ERR_NONFATAL"}
 
@@ -35,7 +35,7 @@ _CONTAINER = Unknown("this process does not see those of the host")
 class Devices:
     """PCI devices of a host.
 
-    :param root: where sysfs and procfs are.
+    :param root: root below which sysfs and procfs are mounted.
     """
 
     def __init__(self, root: Root) -> None:
@@ -57,7 +57,7 @@ class Devices:
     def reset(self, address: str) -> Reason | None:
         """Reset a device by the first of its methods.
 
-        :returns: why that failed; None if it did not.
+        :returns: why that failed; None if it succeeded.
         """
         try:
             sysfs.write(
@@ -102,7 +102,7 @@ class Devices:
         return _known(values.integer(self._root, path, maximum=vfs.MAX_VFS))
 
     def _methods(self, device: str) -> tuple[str, ...]:
-        """Return how the kernel resets it; Linux says so since 5.15."""
+        """Return the reset methods that Linux shows since 5.15."""
         path = f"{device}/reset_method"
         if self._root.exists(path) is False:
             return ()
@@ -119,7 +119,7 @@ class Devices:
             number = None if group is None else int(group)
         except ValueError:
             return Unknown(f"/{device}/iommu_group leads to no number")
-        # A new one each time: it looks at processes once.
+        # A new lookup each time, because each reads processes only once.
         return vfio.Holders(self._root).of(device, number)
 
     def _header(self, path: str) -> bytes:

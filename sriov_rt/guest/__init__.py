@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Guest hooks: a domain's XML, a Request and HostFacts to better XML.
+"""Guest hooks, which adapt a domain's XML to a Request and HostFacts.
 
-Pure: :func:`sriov_rt.guest.engine.render` is where to begin.
+Pure. Start reading at :func:`sriov_rt.guest.engine.render`.
 """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Admission of a guest on this host: what every manager's adapter calls.
+"""Admission of a guest on this host, called by every manager's adapter.
 
-A manager (libvirt, oVirt, KubeVirt) gives the request in its own way; what
-is judged, and what the domain becomes, is the same for all of them.
+Each manager (libvirt, oVirt, KubeVirt) passes the request in its own way. The
+checks, and the changes of the domain, are the same for all of them.
 """
 
 import dataclasses
@@ -33,13 +33,13 @@ from sriov_rt.request.words import Request
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Manager:
-    """Manager of guests, such as libvirt, and its declarations about them.
+    """Manager of guests, such as libvirt, and its needs.
 
-    :param name: as :data:`sentences.REMEDIES` has it.
-    :param keeps: device classes that it needs itself, which stay.
+    :param name: its name in :data:`sentences.REMEDIES`.
+    :param keeps: device classes that the manager needs, never removed.
     :param hooks: name to hook, in their order; engine.OWN_HOOKS by default.
-    :param judges_host: whether its adapter sees the host; otherwise somebody
-        else has judged it.
+    :param judges_host: whether its adapter checks the host; otherwise
+        another component has done so.
     """
 
     name: str
@@ -57,13 +57,13 @@ def admit(
     taken: CpuSet,
     now: float | None = None,
 ) -> engine.Rendered:
-    """Return a domain as its request has it on this host. Pure.
+    """Return the domain adapted to its request and this host. Pure.
 
-    :param facts: of this host; None where its adapter sees none.
-    :param taken: pCPUs that other guests have (sriov_rt.guest.claims).
-    :param now: Unix time, seconds; None for the clock's.
-    :raises Refused: with every Reason, in the manager's terms; nothing else
-        is raised, whatever the domain and the request are.
+    :param facts: facts of this host; None if the adapter has none.
+    :param taken: pCPUs of other guests (sriov_rt.guest.claims).
+    :param now: Unix time, seconds; None for the current time.
+    :raises Refused: with every Reason, in the manager's terms. No domain or
+        request raises anything else.
     """
     try:
         parsed = _parsed(request)
@@ -112,9 +112,9 @@ def _parsed(request: GuestRequest) -> Request:
 
 
 def pinning_of(request: GuestRequest) -> Pinning | None:
-    """Return the pCPUs that a guest names for its vCPUs.
+    """Return the pCPUs that a guest requests for its vCPUs.
 
-    :raises ParseError: if its text is no pinning.
+    :raises ParseError: if the text is not a pinning.
     """
     return None if request.pinning is None else parse_pinning(request.pinning)
 

@@ -22,11 +22,11 @@ from sriov_rt.request.words import DeviceClass
 
 Classes = frozenset[DeviceClass]
 
-#: Arguments that go to QEMU past libvirt.
+#: Arguments that libvirt passes to QEMU unread.
 QEMU_COMMANDLINE = "{http://libvirt.org/schemas/domain/qemu/1.0}commandline"
 
-#: Where a device says that it is virtio: child (empty for the device itself)
-#: and attributes. A value that starts so is virtio, or one of its variants
+#: Attributes that mark a device as virtio, by child (empty for the device
+#: itself). A value that starts with "virtio" is virtio or a variant of it
 #: (virtio-transitional, virtiofs, virtio-scsi, virtio-mem).
 _PLACES = (
     ("model", ("type", "name")),
@@ -34,7 +34,7 @@ _PLACES = (
     ("driver", ("type",)),
 )
 
-#: Types of ``<interface>`` for which QEMU has no other model than virtio-net
+#: Types of ``<interface>`` for which QEMU has only the model virtio-net
 #: (net/vhost-user.c and net/vhost-vdpa.c), whatever the domain says.
 VIRTIO_NICS = frozenset({"vdpa", "vhostuser"})
 
@@ -91,10 +91,10 @@ def strip(
 
 
 def is_virtio(device: Element, domain: Domain) -> bool:
-    """Return whether a device, no controller, is virtio."""
+    """Return whether a device other than a controller is virtio."""
     tag = device.tag
     if tag == "filesystem":
-        # QEMU's 9p and virtiofs alike.
+        # Both 9p and virtiofs are virtio devices in QEMU.
         return True
     if tag == "interface":
         return _is_virtio_nic(device, domain)
@@ -133,11 +133,11 @@ def _is_virtio_nic(device: Element, domain: Domain) -> bool:
 def _is_virtio_scsi(controller: Element | None, domain: Domain) -> bool:
     """Return whether a SCSI controller is virtio.
 
-    :param controller: None for one that libvirt adds by itself.
+    :param controller: None for a controller that libvirt adds by itself.
     """
     model = None if controller is None else controller.get("model")
     if model in (None, "auto"):
-        # Elsewhere than on x86 libvirt takes virtio-scsi where it can.
+        # Except on x86, libvirt uses virtio-scsi where it can.
         return domain.arch not in devices.PLAIN_DEFAULT_NIC
     return model.startswith("virtio")
 
@@ -145,8 +145,8 @@ def _is_virtio_scsi(controller: Element | None, domain: Domain) -> bool:
 def _scsi_controllers(left: list[Element]) -> list[tuple[int, Element]]:
     """Return the SCSI controllers, each with its index.
 
-    One that has none gets the lowest that is free, as libvirt gives it. Two
-    may have the same: that is for libvirt to refuse.
+    A controller without an index gets the lowest free one, as in libvirt.
+    Duplicates are left in: libvirt refuses them.
     """
     found: list[tuple[int, Element]] = []
     unnumbered = []
@@ -175,7 +175,7 @@ def _controller_of(device: Element, scsi: Mapping[int, Element]) -> int:
         return number(address.get("controller", "0"), 0, _MAX_INDEX)
     if device.tag == "disk":
         return devices.disk_controller(device)
-    # libvirt looks for room on those that there are, in their order.
+    # libvirt looks for room on the existing controllers, in their order.
     return min(scsi, default=0)
 
 
@@ -188,7 +188,7 @@ def _idle(
 ) -> list[Element]:
     """Return the virtio devices that can go; refuse the others.
 
-    :param plain: those that are no virtio, and no controllers.
+    :param plain: devices that are neither virtio nor controllers.
     """
     keeps_console = DeviceClass.CONSOLE in keep and not any(
         each.tag in devices.CONSOLES for each in plain
@@ -200,7 +200,7 @@ def _idle(
             gone.append(device)
         else:
             report.refuse(_refusal(device, keep))
-    # Whatever else is on a virtio-serial controller is refused above.
+    # Any other device on a virtio-serial controller is refused above.
     return gone + [
         each
         for each in left
@@ -242,7 +242,7 @@ def _nic_refusal(device: Element) -> Reason:
 
 
 def _nic(device: Element) -> str:
-    """Return a NIC's MAC; where it has none, as KubeVirt's, its alias."""
+    """Return a NIC's MAC, or its alias if it has none (KubeVirt)."""
     for tag, attribute in (("mac", "address"), ("alias", "name")):
         child = device.find(tag)
         if child is not None and (name := child.get(attribute)):
@@ -258,7 +258,7 @@ def _filesystem_refusal(device: Element) -> Reason:
     )
 
 
-#: Element to the function that refuses it; others have :func:`_refusal`.
+#: Element to the function that refuses it; :func:`_refusal` by default.
 _REFUSALS: Mapping[str, Callable[[Element], Reason]] = MappingProxyType(
     {
         "console": lambda device: reason("console_on_virtio"),

@@ -3,16 +3,16 @@
 """Claims of realtime guests on their pCPUs, whichever manager starts them.
 
 A check without a claim is a race: libvirt writes the status of a guest after
-its ``prepare`` hook has ended, and vdsm calls its hooks long before. So a
-claim is written under one lock before a hook answers, and those of guests
-that are being started count as the pCPUs of guests that run do.
+its ``prepare`` hook has ended, and vdsm calls its hooks long before. So each
+hook writes a claim, under one lock, before it answers. Claims of starting
+guests count in the same way as the pCPUs of running guests.
 
-A claim ends with its manager's ``release`` or destroy, and with the boot. For
-a start that nobody finishes (a libvirtd that was killed, another hook's
-refusal in vdsm) it ends after START_S, if no guest of its runs by then. That a
-slow start has lost it meanwhile is seen when libvirt has the guest's status,
-at ``started``, and stops that guest: of two that claim one pCPU one sees the
-other there, at the latest.
+A claim ends when its manager releases or destroys the guest, and when the
+host reboots. If a start is abandoned (libvirtd was killed, another hook of
+vdsm refused it), the claim ends after START_S unless the guest runs by then.
+A slow start may therefore lose its claim. So the ``started`` hook claims again
+once libvirt has the guest's status, and stops the guest if that fails: of two
+guests that claim one pCPU, at least one sees the other there.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ from sriov_rt.request.guest_request import GuestRequest
 
 T = TypeVar("T")
 
-#: pCPUs that guests of libvirt and oVirt have claimed; a file a guest.
+#: Claims of the guests of libvirt and oVirt, one file for each guest.
 PLACE = "run/sriov-rt/cpus"
 
 _LOCK = ".lock"
@@ -61,7 +61,7 @@ _MAX_FILE = 64 * 1024
 #: Seconds to wait for the lock, which is held for milliseconds.
 LOCK_S = 10.0
 
-#: Seconds that a claim stands for a guest that does not run.
+#: Seconds that a claim is valid for while its guest does not run.
 START_S = 300.0
 
 _NONE = CpuSet()
@@ -103,21 +103,21 @@ class Claims:
         self._directory = root.path / PLACE
 
     def claim(self, guest: str, pins: CpuSet) -> CpuSet:
-        """Claim pCPUs for a guest, in place of those that it has claimed.
+        """Claim pCPUs for a guest, in place of its earlier claim.
 
-        Those that are not both isolated and nohz_full are for everybody.
+        Only pCPUs that are both isolated and nohz_full can be claimed.
 
-        :param guest: its UUID.
-        :param pins: none to end its claim.
-        :returns: pCPUs that others have. If the guest's are among them, it
-            has claimed nothing.
-        :raises ClaimsUnusable: if that cannot be told, or not written down.
+        :param guest: UUID of the guest.
+        :param pins: pCPUs to claim; none to end the claim.
+        :returns: pCPUs of others. If any of ``pins`` is among them, nothing
+            was claimed.
+        :raises ClaimsUnusable: if claims cannot be read or written.
         """
         if not _UUID.fullmatch(guest):
             raise ClaimsUnusable(f"{guest[:40]!r} is no UUID of a guest")
         path = self._directory / f"{guest}{_SUFFIX}"
         if not pins:
-            # Who may not do that has never claimed any.
+            # A user without permission cannot have made a claim.
             with contextlib.suppress(FileNotFoundError, PermissionError):
                 path.unlink()
             return _NONE
@@ -149,7 +149,7 @@ class Claims:
                 raise ClaimsUnusable(
                     f"{path} is held by another start; start the guest again"
                 ) from None
-            # Nobody claims one of them anew meanwhile.
+            # Under the lock, nobody can renew one of them.
             for each in self._directory.glob(f"*{_SUFFIX}"):
                 with contextlib.suppress(FileNotFoundError):
                     if _has_ended(each):
@@ -158,9 +158,9 @@ class Claims:
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[Mapping[str, CpuSet]]:
-        """Yield the pCPUs of each realtime guest, while none is admitted.
+        """Yield the pCPUs of each realtime guest; admit none meanwhile.
 
-        :raises ClaimsUnusable: if that cannot be known.
+        :raises ClaimsUnusable: if they cannot be found.
         """
         with self._locked():
             yield self.by_guest()
@@ -172,9 +172,9 @@ class Claims:
     def by_guest(self, but: str = "") -> Mapping[str, CpuSet]:
         """Return the pCPUs of each realtime guest and of each pod.
 
-        :param but: the UUID of a guest that is left out.
+        :param but: UUID of a guest to leave out.
         :returns: ``guest UUID`` or ``pod UID`` to its pCPUs.
-        :raises ClaimsUnusable: if that cannot be known.
+        :raises ClaimsUnusable: if they cannot be found.
         """
         guests = _known(running.every(self._root))
         found = {each.instance: dedicated(each.domain) for each in guests}
@@ -189,7 +189,7 @@ class Claims:
         return named
 
     def _read(self, path: pathlib.Path) -> CpuSet:
-        """Return the pCPUs of a claim; none of one that has ended."""
+        """Return the pCPUs of a claim; none if it has ended."""
         try:
             if _has_ended(path):
                 return _NONE
@@ -207,7 +207,7 @@ class Claims:
 def _has_ended(path: pathlib.Path) -> bool:
     """Return whether a claim is too old, by the age of its file.
 
-    If somebody sets the clock meanwhile, it may end before its time.
+    If the clock is set, a claim may end early.
     """
     return not 0 <= time.time() - path.lstat().st_mtime < START_S
 
@@ -227,9 +227,9 @@ def admit(
 ) -> engine.Rendered:
     """Admit a guest, and claim the pCPUs of its realtime vCPUs.
 
-    :param facts: of this host; None for a guest without a claim.
-    :raises Refused: as admission.admit() raises it, or if others have them.
-    :raises ClaimsUnusable: if they cannot be claimed.
+    :param facts: facts of this host; None if the guest needs no claim.
+    :raises Refused: from admission.admit(), or if others have the pCPUs.
+    :raises ClaimsUnusable: if the pCPUs cannot be claimed.
     """
     taken = _NONE
     while True:
@@ -242,15 +242,15 @@ def admit(
         theirs = claim(uuid_of(domain), own)
         if not own & theirs:
             return rendered
-        # Others where its pins are its manager's choice, else a refusal.
+        # If we chose the pins, choose again; otherwise refuse.
         taken |= theirs
 
 
 def confirm(domain: Domain, claim: Claim) -> None:
-    """Claim the pCPUs of a guest that runs by now.
+    """Claim the pCPUs of a running guest again.
 
-    :raises Refused: if others have got them meanwhile.
-    :raises ClaimsUnusable: if they cannot be claimed.
+    :raises Refused: if others have claimed them since.
+    :raises ClaimsUnusable: if the pCPUs cannot be claimed.
     """
     if own := dedicated(domain):
         _refuse(own & claim(uuid_of(domain), own))
@@ -268,7 +268,7 @@ def uuid_of(domain: Domain) -> str:
 
 
 def dedicated(domain: Domain) -> CpuSet:
-    """Return the pCPUs of a guest with realtime vCPUs, or of a container."""
+    """Return the pCPUs of a guest with realtime vCPUs or a container."""
     is_promised = metadata.promised(domain).realtime
     if domain.is_container:
         return domain.cpuset or _NONE if is_promised else _NONE

@@ -24,7 +24,7 @@ _NONE = CpuSet()
 def known(fact: str, value: CpuSet | Unknown, report: Recorder) -> CpuSet:
     """Return a set of CPUs; refuse, and return none, if it is unknown.
 
-    :param fact: its name, such as ``cpus.isolated``.
+    :param fact: name of the fact, such as ``cpus.isolated``.
     """
     if isinstance(value, Unknown):
         report.refuse(reason("fact_unknown", fact=fact, why=value.reason))
@@ -35,7 +35,7 @@ def known(fact: str, value: CpuSet | Unknown, report: Recorder) -> CpuSet:
 def check(pins: Pins, facts: HostFacts, report: Recorder) -> None:
     """Refuse realtime vCPUs on pCPUs that are not isolated and nohz_full.
 
-    :param pins: of the realtime vCPUs alone.
+    :param pins: pins of the realtime vCPUs only.
     """
     isolated, tick_free = facts.cpus.isolated, facts.cpus.nohz_full
     for code, fact, good in (
@@ -58,14 +58,14 @@ def check(pins: Pins, facts: HostFacts, report: Recorder) -> None:
 def housekeeping(
     facts: HostFacts, taken: CpuSet, report: Recorder
 ) -> CpuSet | None:
-    """Return the pCPUs where a realtime guest's other threads go.
+    """Return the pCPUs for the other threads of a realtime guest.
 
-    Nova's ``cpu_shared_set`` if it has any that serve, else those that are
-    online and neither isolated nor dedicated. They are in the cgroup of
-    guests; where that is an isolated partition, they are isolated with it.
+    Nova's ``cpu_shared_set`` if any of it is usable, else the online pCPUs
+    that are neither isolated nor dedicated. All are in the cgroup of guests;
+    if that is an isolated partition, they are isolated with it.
 
     :param taken: pCPUs of the guest's realtime vCPUs.
-    :returns: None, and a refusal, if there is none or it is unknown.
+    :returns: None, after a refusal, if there are none or they are unknown.
     """
     refused = len(report.refusals)
     online = known("cpus.online", facts.cpus.online, report)
@@ -75,10 +75,11 @@ def housekeeping(
     shared, dedicated = facts.compute.shared, facts.compute.dedicated
     cgroup = facts.cpus.guest_cgroup
     if isinstance(cgroup, GuestCgroup):
-        # libvirt can put no thread of a guest on another CPU.
+        # libvirt cannot put a guest's thread outside its cgroup's CPUs.
         online &= cgroup.cpus
         if cgroup.partition == ISOLATED:
-            # It isolates all that it has: the tick tells what is for vCPUs.
+            # The partition isolates all its CPUs; nohz_full marks those
+            # that are for vCPUs.
             isolated &= known("cpus.nohz_full", facts.cpus.nohz_full, report)
     free = online - isolated - taken
     if isinstance(shared, CpuSet) and shared & free:
@@ -94,7 +95,7 @@ def housekeeping(
 
 
 def beyond(pinning: Pinning, vcpus: CpuSet, report: Recorder) -> bool:
-    """Refuse a pinning of vCPUs that are not there; return whether it was."""
+    """Refuse pins of vCPUs that do not exist; return whether there are any."""
     missing = {vcpu for vcpu, _ in pinning} - vcpus
     if missing:
         report.refuse(
@@ -115,14 +116,13 @@ def choose(
 ) -> tuple[int, list[int]] | None:
     """Return a NUMA node and quiet pCPUs of it, for a guest not from Nova.
 
-    Those that Nova has for its own guests (``cpu_dedicated_set``) are left
-    to it, and so are those that the domain's own cpuset or the NUMA nodes of
-    its memory leave out. The lowest node that has enough is taken, and its
-    lowest pCPUs.
+    Excluded are pCPUs reserved for Nova's guests (``cpu_dedicated_set``) and
+    those outside the domain's cpuset or the NUMA nodes of its memory. The
+    lowest node with enough pCPUs is used, and its lowest pCPUs.
 
-    :param taken: pCPUs that other guests have.
-    :returns: a pCPU for each vCPU; None, and a refusal, if no node has as
-        many.
+    :param taken: pCPUs of other guests.
+    :returns: the node and a pCPU for each vCPU; None, after a refusal, if
+        no node has enough.
     """
     refused = len(report.refusals)
     serving = (

@@ -19,9 +19,9 @@ REALTIME = frozenset({"fifo", "rr"})
 def realtime_vcpus(domain: Domain, request: Request) -> CpuSet:
     """Return the vCPUs that are realtime once the Request is met.
 
-    Those with a ``<vcpusched>`` of ``fifo`` or ``rr``, which is how
-    ``hw:cpu_realtime_mask`` arrives; without any, all or none as the Request
-    says, whatever other scheduler the domain has for them.
+    These have a ``<vcpusched>`` of ``fifo`` or ``rr``, which Nova writes for
+    ``hw:cpu_realtime_mask``. If none has, it is all or none, as the Request
+    says, whatever other scheduler the domain sets for them.
     """
     found = CpuSet()
     for each, vcpus in cpusets(domain.tunes("vcpusched"), "vcpus"):
@@ -33,7 +33,7 @@ def realtime_vcpus(domain: Domain, request: Request) -> CpuSet:
 
 
 def is_realtime(sched: Element) -> bool:
-    """Return whether a scheduler element is of a realtime scheduler."""
+    """Return whether an element sets a realtime scheduler."""
     return sched.get("scheduler") in REALTIME
 
 

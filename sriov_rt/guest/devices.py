@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Classes of guest devices, and what libvirt does with them: all data."""
+"""Classes of guest devices and libvirt's treatment of them, as data."""
 
 import dataclasses
 import re
@@ -17,7 +17,7 @@ from sriov_rt.request.words import DeviceClass
 class Test:
     """Test of an element by one of its attributes.
 
-    :param values: those that match.
+    :param values: values that match.
     """
 
     attribute: str
@@ -28,8 +28,8 @@ class Test:
         return element.get(self.attribute) in self.values
 
 
-#: Element of ``<devices>`` to its class. USB controllers and hubs go with
-#: what is on them.
+#: Element of ``<devices>`` to its class. USB controllers and hubs are
+#: removed with the devices on them.
 CLASSES: Mapping[str, DeviceClass] = types.MappingProxyType(
     {
         "audio": DeviceClass.SOUND,
@@ -50,7 +50,7 @@ CLASSES: Mapping[str, DeviceClass] = types.MappingProxyType(
     }
 )
 
-#: Of these elements, only those are of their class.
+#: Of these elements, only those that pass the test are of their class.
 ONLY: Mapping[str, Test] = types.MappingProxyType(
     {"hostdev": Test("type", frozenset({"usb"}))}
 )
@@ -60,10 +60,10 @@ FEATURES: Mapping[str, DeviceClass] = types.MappingProxyType(
     {"vmcoreinfo": DeviceClass.VMCOREINFO}
 )
 
-#: Devices that libvirt puts back, for they are in the machine's chipset.
+#: Devices that libvirt puts back because they are in the machine's chipset.
 #:
-#: What it adds to a QEMU guest by itself is here, in NONE_MODELS and, beside
-#: graphics, in :func:`needs`; SILENT is the one thing that may come and go
+#: All devices that it adds to a QEMU guest are listed here, in NONE_MODELS
+#: and (those for graphics) in :func:`needs`; only SILENT may come and go
 #: (qemuDomainDefAddImplicitInputDevice, qemuDomainDefAddDefaultDevices and
 #: qemuDomainDefAddDefaultAudioBackend in its src/qemu: qemu_domain.c, later
 #: qemu_postparse.c; virDomainDefAddImplicitVideo in src/conf).
@@ -76,15 +76,15 @@ IN_CHIPSET: Mapping[str, Test] = types.MappingProxyType(
     }
 )
 
-#: The sound backend of a guest without Spice, which makes no sound: as a
-#: change of a domain (action, element and detail).
+#: Removal of the silent sound backend of a guest without Spice, as a change
+#: of a domain (action, element and detail).
 SILENT = ("removed", "audio", "type=none")
 
-#: Values of ``type`` of what Spice carries: it does not work without its
-#: ``<graphics>``.
+#: Values of ``type`` of devices that Spice carries, which do not work
+#: without its ``<graphics>``.
 _SPICE = frozenset({"spice", "spicevmc", "spiceport"})
 
-#: How a disk's name starts, and the bus that it is on unless it names one
+#: Prefix of a disk's name to its bus, for a disk that names none
 #: (virDomainDiskDefParseXML in libvirt's src/conf/domain_conf.c).
 _DISK_BUSES: Mapping[str, str] = types.MappingProxyType(
     {"hd": "ide", "sd": "scsi", "ubd": "uml", "vd": "virtio", "xvd": "xen"}
@@ -92,14 +92,14 @@ _DISK_BUSES: Mapping[str, str] = types.MappingProxyType(
 
 _DISK_NAME = re.compile(r"(hd|sd|ubd|vd|xvd)([a-z]{1,6})[0-9]*")
 
-#: Disks that libvirt puts on one SCSI controller where they have no address
+#: Number of disks without an address that libvirt puts on a SCSI controller
 #: (virDomainDiskDefAssignAddress; seen with 9.0: sdp is on the third one).
 _DISKS_A_CONTROLLER = 7
 
 #: Elements that can be a text console.
 CONSOLES = frozenset({"console", "serial"})
 
-#: Elements that carry other devices, and go with the last of them.
+#: Elements that carry other devices, and are removed with the last of them.
 CARRIERS = frozenset({"controller", "hub"})
 
 #: Elements that a guest can boot from, if they have a ``<boot>``.
@@ -107,8 +107,8 @@ MAY_BOOT = frozenset({"hostdev", "redirdev"})
 
 _EVERY_SMARTCARD = frozenset({"host", "host-certificates", "passthrough"})
 
-#: Devices that say themselves that they are on USB: all, or some of them.
-#: A smartcard is on a ccid controller, and that is on USB.
+#: Devices whose element shows that they are on USB: all, or some of them.
+#: A smartcard is on a ccid controller, which is on USB.
 BY_USB: Mapping[str, Test] = types.MappingProxyType(
     {
         "hostdev": Test("type", frozenset({"usb"})),
@@ -118,7 +118,7 @@ BY_USB: Mapping[str, Test] = types.MappingProxyType(
     }
 )
 
-#: Values of ``type`` of a device's child that say that it is on USB.
+#: Values of a child's ``type`` that show that its device is on USB.
 _ON_USB = frozenset({"usb", "usb-net", "usb-serial"})
 
 #: Devices that libvirt adds to a QEMU guest unless the document has one of
@@ -135,21 +135,21 @@ NONE_MODELS: Mapping[DeviceClass, tuple[str, Mapping[str, str]]] = (
     )
 )
 
-#: The elements of those.
+#: Tags of the elements in NONE_MODELS.
 NONE_TAGS = frozenset(tag for tag, _ in NONE_MODELS.values())
 
-#: Elements of CLASSES that have more to them than their class.
+#: Elements of CLASSES to which more rules apply than that of their class.
 SPECIAL = ONLY.keys() | IN_CHIPSET.keys() | MAY_BOOT
 
-#: Architectures whose USB keyboard and mouse can't be had without USB, and
-#: where a controller of model none fails (nova's
-#: _guest_add_usb_root_controller says so of ppc).
+#: Architectures that need USB for their keyboard and mouse, and where a
+#: controller of model none fails (for ppc, see nova's
+#: _guest_add_usb_root_controller).
 USB_FOR_GOOD = frozenset({"ppc", "ppc64", "ppc64le"})
 
-#: Those of them that libvirt gives a USB keyboard and mouse beside graphics.
+#: Those of them to which libvirt adds a USB keyboard and mouse for graphics.
 USB_INPUT = frozenset({"ppc64", "ppc64le"})
 
-#: Architectures whose NIC is no virtio if the document names no model
+#: Architectures whose NIC is not virtio if the document names no model
 #: (qemuDomainDefaultNetModel).
 PLAIN_DEFAULT_NIC = frozenset({"i686", "x86_64"})
 
@@ -167,7 +167,7 @@ def class_of(device: Element) -> DeviceClass | None:
 
 
 def disk_bus(disk: Element) -> str:
-    """Return the bus of a disk, as libvirt finds it; empty if it can't."""
+    """Return the bus that libvirt derives for a disk; empty if none."""
     target = disk.find("target")
     if target is None:
         return ""
@@ -180,7 +180,7 @@ def disk_bus(disk: Element) -> str:
 
 
 def disk_controller(disk: Element) -> int:
-    """Return the controller that libvirt puts a SCSI disk on by its name."""
+    """Return the controller that libvirt derives from a SCSI disk's name."""
     target = disk.find("target")
     dev = "" if target is None else target.get("dev", "")
     name = _DISK_NAME.fullmatch(dev)
@@ -193,15 +193,15 @@ def disk_controller(disk: Element) -> int:
 
 
 def needs(device: Element, arch: str) -> Iterator[tuple[str, str]]:
-    """Yield the tag of what a device can't do without, and a clause why.
+    """Yield the tag of each device that a device needs, and a clause why.
 
-    :param arch: of the guest.
+    :param arch: architecture of the guest.
 
-    libvirt refuses a domain that has the one without the other (virsh define
-    of 9.0: "graphics device is needed for attribute value 'display=on'",
-    "chardev 'spicevmc' not supported without spice graphics"), or the guest
-    does not start, or libvirt puts the other back (graphics without a video
-    device get one: virDomainDefAddImplicitVideo).
+    Without it, libvirt refuses the domain (virsh define of 9.0: "graphics
+    device is needed for attribute value 'display=on'", "chardev 'spicevmc'
+    not supported without spice graphics"), or the guest does not start, or
+    libvirt adds it again (a video device beside graphics:
+    virDomainDefAddImplicitVideo).
     """
     tag = device.tag
     if tag == "graphics":
@@ -228,7 +228,7 @@ def _is_by_spice(device: Element) -> bool:
 
 
 def none_of(device: Element) -> DeviceClass | None:
-    """Return the class of NONE_MODELS that an element of NONE_TAGS is of."""
+    """Return the class in NONE_MODELS of an element of NONE_TAGS."""
     if device.tag == "memballoon":
         return DeviceClass.BALLOON
     return DeviceClass.USB if device.get("type") == "usb" else None
@@ -240,8 +240,8 @@ def on_usb(
     """Return the first device that needs USB, None if none does.
 
     :param parent: the ``<devices>`` element.
-    :param found: the devices in it, but for controllers and hubs.
-    :param arch: of the guest.
+    :param found: its devices except controllers and hubs.
+    :param arch: architecture of the guest.
     """
     for device in found:
         by_usb = BY_USB.get(device.tag)
@@ -258,10 +258,10 @@ def on_usb(
 
 
 def _input_bus(device: Element, arch: str) -> str:
-    """Return the bus of an input device, as libvirt finds it.
+    """Return the bus that libvirt derives for an input device.
 
-    One that names none is on USB, but for the keyboard and mouse of an x86
-    machine and what comes from an event device of the host
+    A device that names none is on USB, except the keyboard and mouse of an
+    x86 machine and input from an event device of the host
     (virDomainInputDefPostParse in libvirt's src/conf/domain_postparse.c).
     """
     kind = device.get("type", "")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Libvirt domain documents, read in bounds and written back."""
+"""Bounded reading of libvirt domain documents, and writing."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from sriov_rt.guest.xml import append
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.pinning import MAX_VCPUS
 
-#: The longest document that is taken in, in bytes. Nova's are below 64 kB.
+#: The longest document that is accepted, bytes. Nova's are below 64 kB.
 MAX_DOCUMENT = 1024 * 1024
 
 _ENCODING = re.compile(rb"<\?xml[^>]{0,80}encoding\s*=\s*[\"']([^\"']*)[\"']")
@@ -23,15 +23,15 @@ _UTF8 = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
 #: The most I/O threads of one domain; Nova gives each guest one.
 MAX_IOTHREADS = 1024
 
-#: What Nova says of an instance, inside ``<metadata>``.
+#: Nova's description of an instance, inside ``<metadata>``.
 NOVA_INSTANCE = "{http://openstack.org/xmlns/libvirt/nova/1.1}instance"
 
-#: Modes of ``<numatune>`` that keep memory to its nodes; the first one is the
+#: Modes of ``<numatune>`` that bind memory to its nodes; the first one is the
 #: default (virDomainNumatuneParseXML in libvirt's src/conf/numa_conf.c).
 _BINDING = frozenset({"strict", "restrictive"})
 
-#: Elements that libvirt takes one of. It reads the children of a second one
-#: as well (its XPath is ``./devices/disk``), so a second one is refused.
+#: Elements that may occur once. libvirt would read the children of a second
+#: one as well (its XPath is ``./devices/disk``), so a second one is refused.
 _SINGLE = frozenset(
     {
         "cputune",
@@ -51,7 +51,7 @@ class Domain:
     """A domain that hooks work on.
 
     :param root: its ``<domain>`` element.
-    :raises DomainRejected: for an element twice that may be there once.
+    :raises DomainRejected: if an element of _SINGLE occurs twice.
     """
 
     def __init__(self, root: Element) -> None:
@@ -70,11 +70,11 @@ class Domain:
             self._tunes.setdefault(each.tag, []).append(each)
 
     def part(self, tag: str) -> Element | None:
-        """Return the one child of ``<domain>`` with a tag, if it is there."""
+        """Return the one child of ``<domain>`` with a tag, None if absent."""
         return self._parts.get(tag)
 
     def ensure(self, tag: str) -> Element:
-        """Return the one child of ``<domain>`` with a tag, made if need be."""
+        """Return the one child of ``<domain>`` with a tag, added if absent."""
         found = self._parts.get(tag)
         if found is None:
             found = self._parts[tag] = append(self.root, tag, {})
@@ -87,7 +87,7 @@ class Domain:
 
     @property
     def from_nova(self) -> bool:
-        """Return whether Nova made it and placed its vCPUs."""
+        """Return whether Nova created the domain and placed its vCPUs."""
         metadata = self._parts.get("metadata")
         return (
             metadata is not None and metadata.find(NOVA_INSTANCE) is not None
@@ -104,24 +104,24 @@ class Domain:
 
     @property
     def vcpus(self) -> CpuSet:
-        """The numbers of its vCPUs, those that can be plugged in too."""
+        """The numbers of its vCPUs, including hot-pluggable ones."""
         element = self._parts.get("vcpu")
         count = xml.count(element, 1, MAX_VCPUS)
         return CpuSet.of_bits((1 << count) - 1)
 
     @property
     def cpuset(self) -> CpuSet | None:
-        """The pCPUs that its document keeps it to, None if it names none."""
+        """The pCPUs that its document allows it, None if it names none."""
         vcpu = self._parts.get("vcpu")
         if vcpu is None or vcpu.get("placement") == "auto":
-            # numad finds them, and libvirt passes over the attribute.
+            # numad chooses them, and libvirt ignores the attribute.
             return None
         text = vcpu.get("cpuset")
         return None if text is None else xml.cpuset(text)
 
     @property
     def memory_nodes(self) -> CpuSet | None:
-        """The NUMA nodes that all its memory is kept to, None if to none."""
+        """The NUMA nodes that all its memory is bound to, None if unbound."""
         found: CpuSet | None = None
         for each in self._parts.get("numatune", ()):
             nodes = each.get("nodeset")
@@ -136,7 +136,7 @@ class Domain:
 
     @property
     def iothreads(self) -> tuple[int, ...]:
-        """The ids of its I/O threads: libvirt counts them from 1."""
+        """The ids of its I/O threads, which libvirt counts from 1."""
         count = xml.count(self._parts.get("iothreads"), 0, MAX_IOTHREADS)
         listed = self._parts.get("iothreadids")
         if listed is None:
@@ -165,7 +165,7 @@ class Domain:
     def add_tune(self, tag: str, given: Mapping[str, str]) -> None:
         """Add an element to ``<cputune>``.
 
-        Where does not matter: libvirt's domaincommon.rng interleaves them.
+        The order does not matter: libvirt's domaincommon.rng interleaves them.
         """
         added = append(self.ensure("cputune"), tag, given)
         self._tunes.setdefault(tag, []).append(added)
@@ -194,13 +194,13 @@ def parse_domain(document: str | bytes) -> Domain:
     """Return the domain of a document, in bounded time and memory.
 
     :param document: at most MAX_DOCUMENT bytes of UTF-8, without a DOCTYPE.
-    :raises DomainRejected: if it is not that, or no domain.
+    :raises DomainRejected: if it breaks these rules or is not a domain.
     """
     if len(document) > MAX_DOCUMENT:
         raise DomainRejected(f"longer than {MAX_DOCUMENT} bytes")
     try:
-        # A document in another encoding would get past the look for a
-        # DOCTYPE, so there is none but UTF-8, whatever it declares.
+        # The check for a DOCTYPE would miss one in another encoding, so only
+        # UTF-8 is accepted, whatever the document declares.
         if isinstance(document, str):
             data = document.encode()
         else:
@@ -226,7 +226,7 @@ def serialise(domain: Domain) -> str:
 
 
 def _parser() -> etree.XMLParser:
-    # Without huge_tree libxml2 ends at some hundred elements of depth
+    # Without huge_tree libxml2 stops at a few hundred levels of depth
     # (xmlParserMaxDepth in its parserInternals.h).
     return etree.XMLParser(
         encoding="utf-8",
@@ -244,7 +244,7 @@ def _check(data: bytes) -> None:
     if b"\0" in data:
         raise DomainRejected("a NUL in it")
     # Only a DOCTYPE can declare an entity. One inside a comment is refused
-    # too: no domain needs to speak of it.
+    # too: no domain needs it.
     if b"<!DOCTYPE" in data:
         raise DomainRejected("a DOCTYPE in it")
     declared = _ENCODING.match(data)

@@ -25,20 +25,20 @@ from sriov_rt.reason import Reason
 from sriov_rt.reason import first_of
 from sriov_rt.request.words import Request
 
-#: The hooks of this project, by name, in their order: what pins and schedules
-#: looks at what stripping has left.
+#: The hooks of this project, by name, in their order: pinning and scheduling
+#: work on the devices that stripping has left.
 OWN_HOOKS: Mapping[str, Hook] = types.MappingProxyType(
     {"strip": Strip(), "pin": Pin(), "schedule": Schedule()}
 )
 
-#: The most Reasons that the text of a refusal repeats.
+#: The most Reasons in the text of a refusal.
 _MOST = 8
 
 
 class Refused(exceptions.SriovRtError):
-    """The domain can't be made what the Request asks, and is left as it was.
+    """The domain cannot satisfy the Request, and is left unchanged.
 
-    :param reasons: why, at least one.
+    :param reasons: at least one.
     """
 
     def __init__(self, reasons: tuple[Reason, ...]) -> None:
@@ -68,17 +68,17 @@ def render(
 ) -> Rendered:
     """Return a domain document that satisfies a Request. Pure.
 
-    Rendering what was rendered changes nothing more.
+    Rendering is idempotent.
 
     :param xml: a libvirt domain, at most MAX_DOCUMENT bytes.
-    :param facts: of the host that is to run it; without any, what needs
-        them is left alone, and the report says so.
+    :param facts: facts of the host that will run it; without any, changes
+        that need them are skipped and noted in the report.
     :param pinning: for a domain without pins, as
         :func:`sriov_rt.parse.pinning.parse_pinning` gives it.
     :param hooks: name to hook, in their order; :data:`OWN_HOOKS` by default.
-    :param taken: pCPUs that other realtime guests of the host have.
-    :raises DomainRejected: if it is no domain, or not a safe one.
-    :raises Refused: with every Reason that any hook has.
+    :param taken: pCPUs of other realtime guests on the host.
+    :raises DomainRejected: if it is not a domain, or not a safe one.
+    :raises Refused: with the Reasons of all hooks.
     """
     domain = parse_domain(xml)
     context = Context(request, facts, pinning, taken or CpuSet())

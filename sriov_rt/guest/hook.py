@@ -11,19 +11,18 @@ from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.report import Recorder
 from sriov_rt.request.words import Request
 
-#: vCPU and the pCPUs it is pinned to, as parse.topology gives them.
+#: Each vCPU and the pCPUs it is pinned to, as parse.pinning returns them.
 Pinning = tuple[tuple[int, CpuSet], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context:
-    """Input of a hook beside the domain.
+    """Input of a hook besides the domain.
 
-    :param facts: None if nothing is known of the host.
-    :param pinning: where the vCPUs go if the domain does not say; None for
-        a place that the hook finds.
-    :param taken: pCPUs that other realtime guests have, where its caller
-        keeps account of them.
+    :param facts: facts of the host; None if nothing is known.
+    :param pinning: pins of the vCPUs if the domain has none; None lets the
+        hook choose them.
+    :param taken: pCPUs of other realtime guests, if the caller tracks them.
     """
 
     request: Request
@@ -35,8 +34,7 @@ class Context:
 class Hook(Protocol):
     """One concern of a guest.
 
-    A hook is pure but for the domain that it is given. Applied to what it
-    made before, it changes nothing.
+    A hook changes nothing but the domain that it is given. It is idempotent.
     """
 
     def apply(

@@ -11,7 +11,7 @@ from sriov_rt.guest.report import Recorder
 from sriov_rt.guest.xml import cpusets
 from sriov_rt.parse.cpulist import CpuSet
 
-#: Pins of threads that go on housekeeping CPUs, which are each host's own.
+#: Pins of threads for housekeeping CPUs, which differ from host to host.
 _OTHERS = ("emulatorpin", "iothreadpin")
 
 _WHY = "it names pCPUs of another host"
@@ -20,14 +20,14 @@ _WHY = "it names pCPUs of another host"
 class IncomingPin:
     """Pins a realtime guest that is migrated here or restored.
 
-    Nothing that the guest can see is changed. Pins that serve on this host
-    too are kept.
+    Nothing that the guest can see is changed. Pins that also work on this
+    host are kept.
     """
 
     def apply(
         self, domain: Domain, context: Context, report: Recorder
     ) -> None:
-        """Replace pins that do not serve here, and check the new ones."""
+        """Replace pins that do not work here, and check the new ones."""
         if domain.is_container or context.facts is None:
             return
         if not cputune.realtime_vcpus(domain, context.request):
@@ -41,7 +41,7 @@ class IncomingPin:
 
 
 def _serve(domain: Domain, context: Context) -> bool:
-    """Return whether a domain's pins are a place for it on this host."""
+    """Return whether a domain's pins work on this host."""
     assert context.facts is not None
     pins = domain.pins
     scratch = Recorder("pin")
@@ -59,10 +59,10 @@ def _serve(domain: Domain, context: Context) -> bool:
 
 
 def _others_serve(domain: Domain, tag: str, context: Context) -> bool:
-    """Return whether the threads with these pins have a place here.
+    """Return whether the pins of a guest's other threads work on this host.
 
-    It is among the housekeeping CPUs, or those of the guest's own vCPUs that
-    are not realtime, where Nova puts them.
+    They are among the housekeeping CPUs, or those of the guest's own vCPUs
+    that are not realtime, where Nova puts them.
     """
     assert context.facts is not None
     pins = domain.pins

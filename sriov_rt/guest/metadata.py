@@ -2,7 +2,7 @@
 
 """Our elements in a domain's ``<metadata>``: the request, the hooks' record.
 
-libvirt keeps one element of each namespace, so that they have two.
+libvirt keeps one element of each namespace, so each has its own namespace.
 """
 
 import dataclasses
@@ -26,23 +26,23 @@ from sriov_rt.request import guest_request
 from sriov_rt.request.guest_request import GuestRequest
 from sriov_rt.request.words import Request
 
-#: Our namespace inside ``<metadata>``: a name, and no address.
+#: Our namespace inside ``<metadata>``: only a name, not an address.
 NAMESPACE = "https://docs.openstack.org/sriov-rt/guest/1.0"
 
 _GUEST = f"{{{NAMESPACE}}}guest"
 
-#: The namespace of what the owner of a domain requests, where no flavor does:
-#: ``virsh metadata DOMAIN --uri`` takes it.
+#: The namespace of the request of a domain without a flavor, for
+#: ``virsh metadata DOMAIN --uri``.
 REQUEST_NAMESPACE = "https://docs.openstack.org/sriov-rt/request/1.0"
 
 _REQUEST = f"{{{REQUEST_NAMESPACE}}}request"
 
 _NSMAP = {"sriov_rt": NAMESPACE}
 
-#: The most hooks and element names that are carried over from a document.
+#: The most hooks and element names that are kept from a document.
 _MOST = 64
 
-#: Mark of Onload's hook on a guest that runs over the kernel after all.
+#: Mark of Onload's hook on a guest that falls back to the kernel's stack.
 ONLOAD_MARK = "onload"
 
 _REALTIME = "realtime"
@@ -53,10 +53,10 @@ _MAX_LATENCY = "max_latency_us"
 class Promise:
     """Requests of a guest's flavor that its host has to meet while it runs.
 
-    :param realtime: it has realtime vCPUs, each on pCPUs of its own; or is
-        a container that is confined to some.
-    :param max_latency_us: the worst latency in µs that the host may be
-        certified for; None if any will do.
+    :param realtime: whether it has realtime vCPUs, each on pCPUs of its own,
+        or is a container that is confined to some.
+    :param max_latency_us: the highest certified latency of the host that
+        is acceptable, µs; None for any.
     """
 
     realtime: bool
@@ -69,11 +69,11 @@ def write(
     recorders: Iterable[Recorder],
     version: str,
 ) -> None:
-    """Write ``<sriov_rt:guest>``: what was done, before and now.
+    """Write ``<sriov_rt:guest>``, the record of past and present changes.
 
     Its text is ``hook: element element; hook: element``.
 
-    :param version: of this software.
+    :param version: version of this software.
     """
     before = _find(domain)
     done = {} if before is None else read(before)
@@ -103,9 +103,9 @@ def write(
 
 
 def _is_realtime(domain: Domain) -> bool:
-    """Return whether what the flavor asks of its vCPUs is in the domain.
+    """Return whether the domain meets the flavor's request for its vCPUs.
 
-    Without facts of the host, vCPUs that nobody pinned stay as they are.
+    Without facts of the host, unpinned vCPUs are left unchanged.
     """
     if domain.is_container:
         return domain.cpuset is not None
@@ -118,17 +118,17 @@ def _is_realtime(domain: Domain) -> bool:
 
 
 def marked(domain: Domain, name: str) -> str | None:
-    """Return what a hook marked the domain with, None if it did not."""
+    """Return the value of a hook's mark on the domain, None if absent."""
     guest = _find(domain)
     return None if guest is None else attributes(guest).get(name)
 
 
 def requested(domain: Domain) -> GuestRequest | None:
-    """Return what a domain's owner requests, None if there is no request.
+    """Return the request of a domain's owner, None if there is none.
 
-    It is in the attributes of ``<sriov_rt:request>``, named as extra specs.
+    The attributes of ``<sriov_rt:request>`` have the names of extra specs.
 
-    :raises ParseError: for an attribute that is none of them.
+    :raises ParseError: for an attribute of another name.
     """
     metadata = domain.part("metadata")
     for each in () if metadata is None else metadata:
@@ -138,7 +138,7 @@ def requested(domain: Domain) -> GuestRequest | None:
 
 
 def write_request(domain: Domain, request: GuestRequest) -> None:
-    """Write what is requested into a domain, in place of what it has."""
+    """Write a request into a domain, in place of its earlier request."""
     metadata = domain.ensure("metadata")
     before = [each for each in metadata if each.tag == _REQUEST]
     if before:
@@ -155,7 +155,7 @@ def write_request(domain: Domain, request: GuestRequest) -> None:
 
 
 def promised(domain: Domain) -> Promise:
-    """Return what a domain requests of its host."""
+    """Return the requests that a domain makes of its host."""
     guest = _find(domain)
     given = {} if guest is None else attributes(guest)
     return Promise(

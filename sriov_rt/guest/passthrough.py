@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""PCI devices of the host that a domain gets as a whole."""
+"""PCI devices of the host that are passed through to a domain."""
 
 import dataclasses
 import re
@@ -9,12 +9,12 @@ from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.xml import DomainRejected
 from sriov_rt.guest.xml import Element
 
-#: The most of one domain that are looked at: QEMU has 32 slots on each of
-#: its buses, and an article knows of 32 VFs as a limit.
+#: The most devices of one domain that are read: QEMU has 32 slots on each of
+#: its buses, and an article names 32 VFs as a limit.
 MAX_DEVICES = 1024
 
-#: Attribute to the largest value that it has (PCI: 16 bits of domain, 8 of
-#: bus, 5 of device, 3 of function).
+#: Attribute to its largest value (PCI: 16 bits of domain, 8 of bus, 5 of
+#: device, 3 of function).
 _PARTS = (("domain", 0xFFFF), ("bus", 0xFF), ("slot", 31), ("function", 7))
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,10}", re.ASCII)
@@ -25,10 +25,10 @@ class PassedThrough:
     """One PCI device.
 
     :param address: such as ``0000:01:10.0``.
-    :param managed: whether libvirt takes it from its host driver, and gives
-        it back.
-    :param mac: that libvirt gives to a VF; None if it chooses or gives none.
-    :param vlan: that it puts a VF into; 0 for none.
+    :param managed: whether libvirt unbinds it from its host driver, and
+        binds it again.
+    :param mac: MAC that the domain names for a VF; None if it names none.
+    :param vlan: VLAN that libvirt sets on a VF; 0 for none.
     """
 
     address: str
@@ -40,10 +40,10 @@ class PassedThrough:
 def of(domain: Domain) -> tuple[PassedThrough, ...]:
     """Return the PCI devices of a domain, in its order, each once.
 
-    One of a pool (``<interface type='network'>``) has no address before
-    libvirt has taken it, and is not among them.
+    A device of a pool (``<interface type='network'>``) is left out: it has no
+    address before libvirt has allocated it.
 
-    :raises DomainRejected: for an address that is none.
+    :raises DomainRejected: for an invalid address.
     """
     found: dict[str, PassedThrough] = {}
     for each in domain.devices():
@@ -87,7 +87,7 @@ def _address(element: Element) -> str:
         text = element.get(name, "0")
         if not _NUMBER.fullmatch(text):
             raise DomainRejected(f"{text[:32]!r} is no PCI {name}")
-        # As libvirt reads it: a leading 0 is no octal number there either.
+        # As libvirt reads it: a leading 0 does not mean octal.
         number = int(text, 16 if text.startswith("0x") else 10)
         if number > most:
             raise DomainRejected(f"{text[:32]!r} is no PCI {name}")

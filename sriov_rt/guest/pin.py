@@ -24,7 +24,7 @@ _NONE = CpuSet()
 class Pin:
     """Puts vCPUs on quiet pCPUs and the guest's other threads off them.
 
-    Pins that are there are kept, and checked: a realtime vCPU that is not on
+    Existing pins are kept and checked: a realtime vCPU that is not on
     isolated and nohz_full pCPUs of its own is refused.
     """
 
@@ -57,7 +57,7 @@ def _take(
     domain: Domain,
     report: Recorder,
 ) -> None:
-    """Write the pinning that is given."""
+    """Write the given pinning."""
     if cpu_placement.beyond(pinning, domain.vcpus, report):
         return
     given = dict(pinning)
@@ -107,9 +107,9 @@ def _check(
     context: Context,
     report: Recorder,
 ) -> None:
-    """Refuse pins that are no place for realtime vCPUs.
+    """Refuse pins that are unfit for realtime vCPUs.
 
-    :param checked: the pins of those that have any.
+    :param checked: pins of the realtime vCPUs that have any.
     """
     if len(checked) < len(realtime):
         unpinned = realtime - checked.keys()
@@ -132,7 +132,7 @@ def _check(
 def shared_pcpus(
     checked: cpu_placement.Pins, pins: cpu_placement.Pins
 ) -> CpuSet:
-    """Return the pCPUs that one of some vCPUs shares with any other vCPU."""
+    """Return the pCPUs that a checked vCPU shares with any other vCPU."""
     every = [cpu for cpus in pins.values() for cpu in cpus]
     if len(set(every)) == len(every):
         return _NONE
@@ -146,8 +146,8 @@ def _place_others(
 ) -> None:
     """Put emulator and I/O threads off the realtime vCPUs' pCPUs.
 
-    Where they are elsewhere, as Nova puts them with emulator_threads_policy
-    or a realtime mask, they stay. Otherwise Nova leaves them on the pCPUs of
+    With emulator_threads_policy or a realtime mask, Nova has put them
+    elsewhere, and they stay there. Otherwise Nova leaves them on the pCPUs of
     the vCPUs, where a FIFO vCPU would starve them.
     """
     astray = _astray(taken, domain)
@@ -162,7 +162,7 @@ def _place_others(
     cpus = cpu_placement.housekeeping(context.facts, taken, report)
     if cpus is None:
         return
-    # Its own cpuset is where libvirt has them by default.
+    # By default libvirt puts them on the domain's cpuset.
     text = format_cpu_list(cpus & (domain.cpuset or cpus) or cpus)
     for tag, naming, element in astray:
         given = {**naming, "cpuset": text}
@@ -177,9 +177,10 @@ def _place_others(
 def _astray(
     taken: CpuSet, domain: Domain
 ) -> list[tuple[str, dict[str, str], Element | None]]:
-    """Return the threads that nothing placed, or that are on taken pCPUs.
+    """Return the threads that are unpinned or on taken pCPUs.
 
-    :returns: of each the tag of its pin, what names it, and the pin.
+    :returns: for each the tag of its pin, the attributes that name the
+        thread, and the pin.
     """
     found: list[tuple[str, dict[str, str], Element | None]] = []
     placed = set()
@@ -201,15 +202,15 @@ def _astray(
 
 
 def _pin_container(domain: Domain, context: Context, report: Recorder) -> None:
-    """Confine a container to quiet pCPUs, and check those that it has.
+    """Confine a container to quiet pCPUs, or check its existing cpuset.
 
     libvirt binds a container's controller, and so all processes in it, to the
     cpuset of ``<vcpu>`` (virLXCControllerSetupCpuAffinity in its
     src/lxc/lxc_controller.c); ``<vcpupin>`` means nothing to it.
-    Nova's own driver has no pCPUs for containers (see
-    sriov_rt/nova/containers.py for why, and for what ours does): pins of our
-    choice could be another's, so a realtime container of Nova's is refused
-    unless its pinning is given by somebody who keeps account.
+    Nova's own driver assigns no pCPUs to containers (for the reason, and our
+    driver, see sriov_rt/nova/containers.py). pCPUs of our choice could belong
+    to another guest, so a realtime container from Nova is refused unless its
+    caller tracks pCPUs and gives a pinning.
     """
     realtime = context.request.realtime_cpus
     if not realtime and not context.pinning:
@@ -234,7 +235,7 @@ def _pin_container(domain: Domain, context: Context, report: Recorder) -> None:
 def _cpuset(
     domain: Domain, context: Context, report: Recorder
 ) -> CpuSet | None:
-    """Return the container's cpuset, set if need be; None if there is none."""
+    """Return the container's cpuset, set if absent; None after a refusal."""
     vcpu = domain.part("vcpu")
     text = None if vcpu is None else vcpu.get("cpuset")
     had = None if text is None else cpuset(text)
@@ -244,7 +245,7 @@ def _cpuset(
         cpus = CpuSet().union(*(p for _, p in context.pinning))
         why = "as the pinning that is given says"
     elif domain.from_nova:
-        # What is there is Nova's cpu_shared_set, not a place of its own.
+        # Its cpuset is Nova's cpu_shared_set, not pCPUs of its own.
         report.refuse(reason("container_unpinned"))
         return None
     elif had is not None:

@@ -11,12 +11,12 @@ from sriov_rt import exceptions
 from sriov_rt.guest import engine
 from sriov_rt.guest.hook import Hook
 
-#: Entry points: each a class that is made without arguments.
+#: Entry points, each a class that is constructed without arguments.
 NAMESPACE = "sriov_rt.guest_hooks"
 
 
 class HookUnusable(exceptions.SriovRtError):
-    """A guest hook is installed and can't be loaded.
+    """An installed guest hook can't be loaded.
 
     :param name: the name of its entry point.
     :param problem: what loading it raised.
@@ -37,10 +37,10 @@ class HookUnusable(exceptions.SriovRtError):
 def load() -> Mapping[str, Hook]:
     """Return our hooks in their order, then the others by name.
 
-    An installed hook that has the name of one of ours takes its place.
+    An installed hook that has the name of one of ours replaces it.
 
-    :raises HookUnusable: for one that can't be loaded: a guest must not
-        start without what an operator installed for it.
+    :raises HookUnusable: if a hook can't be loaded: a guest must not start
+        without the hooks that an operator installed for it.
     """
     manager = stevedore.ExtensionManager(
         NAMESPACE,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Answers of the programs that managers run while a guest waits."""
+"""Answers of the programs that managers run before a guest starts."""
 
 import dataclasses
 import sys
@@ -28,7 +28,7 @@ from sriov_rt.request.guest_request import GuestRequest
 class Outcome:
     """Answer of a program.
 
-    :param xml: the domain to go on with; empty for the one that was given.
+    :param xml: the changed domain; empty if it is unchanged.
     :param problem: why the guest is refused, one line; empty if it is not.
     :param done: what was changed, one line.
     """
@@ -41,7 +41,7 @@ class Outcome:
 def incoming(manager: Manager) -> Manager:
     """Return a manager for guests of an incoming migration or a restore.
 
-    What such a guest sees of its devices must stay: it has been started.
+    The devices of such a guest must not change: it has booted already.
     """
     hooks: Mapping[str, Hook] = {"pin": IncomingPin(), "schedule": Schedule()}
     return dataclasses.replace(manager, hooks=hooks)
@@ -55,7 +55,7 @@ def wants_cpus(request: GuestRequest) -> bool:
 def facts(
     request: GuestRequest, manager: Manager, root: Root
 ) -> HostFacts | None:
-    """Return what is needed of the host's facts, None if nothing is.
+    """Return the host facts that a guest needs, None if it needs none.
 
     :raises Refused: if the request can't be read.
     """
@@ -72,17 +72,17 @@ def admit(
 ) -> engine.Rendered:
     """Admit a guest that starts or arrives, and claim its pCPUs.
 
-    :raises Refused: and ClaimsUnusable, as claims.admit() raises them.
+    :raises Refused: from claims.admit(), as is ClaimsUnusable.
     """
     found = facts(request, manager, root)
     return claims.admit(xml, request, found, manager, claim)
 
 
 def refused_by(act: Callable[[], Outcome], manager: Manager) -> Outcome:
-    """Return the outcome of an act, or why the guest is refused.
+    """Return the outcome of an act, or a refusal if it fails.
 
-    For a guest that requests something: whatever is wrong with us, it does
-    not start without it.
+    For guests with a request: if any error occurs, such a guest is refused
+    rather than started without what it requests.
     """
     try:
         return act()
@@ -98,11 +98,11 @@ def refused_by(act: Callable[[], Outcome], manager: Manager) -> Outcome:
 
 
 def report(outcome: Outcome, program: str, about: str, shown: str) -> None:
-    """Report an outcome to syslog, and a refusal to the manager, too.
+    """Report an outcome to syslog, and a refusal to the manager as well.
 
-    :param program: its name in the log.
-    :param about: the guest and the operation, words of the log.
-    :param shown: what the manager shows of a refusal, on standard error.
+    :param program: name of the program in the log.
+    :param about: the guest and the operation, for the log.
+    :param shown: text of a refusal that the manager shows (standard error).
     """
     if outcome.problem:
         print(f"sriov-rt: {shown}", file=sys.stderr)

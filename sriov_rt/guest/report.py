@@ -12,8 +12,8 @@ from sriov_rt.guest.xml import attributes
 from sriov_rt.reason import Reason
 from sriov_rt.reason import first_of
 
-#: Children of a device that distinguish it from others of its kind, with the
-#: attributes that do so.
+#: Children of a device, and their attributes, that distinguish it from others
+#: of its kind.
 _TELLING = (
     ("model", ("type", "name")),
     ("target", ("dev", "bus", "type", "name", "dir")),
@@ -23,7 +23,7 @@ _TELLING = (
 _PCI = ("domain", "bus", "slot", "function")
 _OWN = ("type", "model", "bus", "mode", "index")
 
-#: The longest text of a document that is repeated, in characters.
+#: The longest text of a document that a report repeats, in characters.
 _LONGEST = 120
 
 #: The most changes or notes that a summary names.
@@ -36,7 +36,7 @@ class Change:
 
     :param hook: the name of the hook.
     :param action: ``removed``, ``added`` or ``set``.
-    :param detail: which one of them, or what it is now.
+    :param detail: which element it was, or its new attributes.
     :param why: a clause.
     """
 
@@ -53,7 +53,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """One thing that a hook left alone, and why: a sentence."""
+    """A sentence on something that a hook left unchanged, and why."""
 
     hook: str
     message: str
@@ -91,7 +91,7 @@ class Report:
 
 
 class Recorder:
-    """Record of what one hook does while it works."""
+    """Record of the changes of one hook."""
 
     def __init__(self, hook: str) -> None:
         self.hook = hook
@@ -113,7 +113,7 @@ class Recorder:
     ) -> None:
         """Record an element that was ``added`` or ``set``.
 
-        :param now: its attributes, those that distinguish it.
+        :param now: the attributes that distinguish it.
         """
         detail = " ".join(f"{key}={text}" for key, text in now.items())
         self.changes.append(Change(self.hook, action, name, detail, why))
@@ -167,7 +167,7 @@ def describe(device: Element) -> str:
 
 
 def clean(text: str) -> str:
-    """Return text from a document fit for a log: one line, and short."""
+    """Return text from a document as one short line for a log."""
     if len(text) <= _LONGEST and text.isprintable():
         return text
     return repr(text[:_LONGEST])

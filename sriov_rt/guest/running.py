@@ -2,9 +2,9 @@
 
 """Guests that libvirt runs on this host, from its own status files.
 
-libvirt's drivers keep one of each domain that runs: its state, the process
-that it is in, and the whole domain. They are root's alone, so that nothing in
-a guest has a say in them.
+libvirt's drivers keep one file for each running domain: its state, its
+process and the whole domain. Only root can write them, so nothing in a guest
+can influence them.
 """
 
 import dataclasses
@@ -26,11 +26,11 @@ from sriov_rt.host.guest_processes import SUFFIX
 from sriov_rt.host.root import Root
 from sriov_rt.parse.pinning import MAX_VCPUS
 
-#: The longest command line that is taken in, in bytes; QEMU's has a few
-#: hundred for each device.
+#: The longest command line that is accepted, bytes; QEMU's has a few hundred
+#: for each device.
 _MAX_COMMAND = 1024 * 1024
 
-#: VIR_DOMAIN_PAUSED_STARTING_UP, from before QEMU is there until its threads
+#: VIR_DOMAIN_PAUSED_STARTING_UP, from before QEMU starts until its threads
 #: are pinned (qemuProcessInit in libvirt's src/qemu/qemu_process.c).
 _STARTING = " reason='starting up'"
 _VCPU = re.compile(r"<vcpu id='([0-9]{1,5})' pid='([0-9]{1,7})'/>")
@@ -40,12 +40,12 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Guest:
-    """One guest that runs.
+    """One running guest.
 
-    :param instance: its UUID, which is the instance's of Nova.
-    :param process: QEMU's, or the one that keeps the container.
+    :param instance: its UUID, which is that of Nova's instance.
+    :param process: process of QEMU, or the container's controller.
     :param vcpu_threads: vCPU to its thread.
-    :param is_starting: whether libvirt still makes it what its domain says.
+    :param is_starting: whether libvirt is still setting it up.
     """
 
     instance: str
@@ -58,8 +58,8 @@ class Guest:
 def guests(root: Root, directory: str) -> tuple[Guest, ...] | Unknown:
     """Return the guests of one of libvirt's drivers, sorted by instance.
 
-    A file that is none of libvirt's is passed over, and so is one that a
-    libvirtd has left behind that was killed.
+    Files that are not libvirt's are skipped, as are stale files of a libvirtd
+    that was killed.
 
     :param directory: CONTAINERS or MACHINES.
     """
@@ -74,7 +74,7 @@ def guests(root: Root, directory: str) -> tuple[Guest, ...] | Unknown:
         text = root.read_text(f"{directory}/{name}", MAX_DOCUMENT)
         if isinstance(text, Unknown):
             if root.exists(f"{directory}/{name}") is False:
-                continue  # it has ended meanwhile
+                continue  # the guest has just ended
             return text
         guest = parse(text)
         if guest is not None and _runs(root, guest):
@@ -83,7 +83,7 @@ def guests(root: Root, directory: str) -> tuple[Guest, ...] | Unknown:
 
 
 def every(root: Root) -> tuple[Guest, ...] | Unknown:
-    """Return the machines and the containers that run."""
+    """Return the running machines and containers."""
     machines = guests(root, MACHINES)
     containers = guests(root, CONTAINERS)
     if isinstance(machines, Unknown):
@@ -94,11 +94,11 @@ def every(root: Root) -> tuple[Guest, ...] | Unknown:
 
 
 def below(root: Root, keepers: Mapping[int, str]) -> Mapping[int, str]:
-    """Return each process that was started in containers, and its owner.
+    """Return the processes in containers, each with its owner.
 
-    :param keepers: the process that keeps a container, to its instance;
-        without any, nothing is read.
-    :returns: process to instance; the keepers are left out.
+    :param keepers: process of a container's controller to its instance; if
+        empty, nothing is read.
+    :returns: process to instance; the controllers are left out.
     """
     names = root.list_dir("proc") if keepers else ()
     if isinstance(names, Unknown):
@@ -121,8 +121,8 @@ def below(root: Root, keepers: Mapping[int, str]) -> Mapping[int, str]:
 def _instance(
     process: int, parents: Mapping[int, int], keepers: Mapping[int, str]
 ) -> str | None:
-    # Read one after the other, the parents of processes that come and go
-    # may make a ring.
+    # Parents are read one by one while processes come and go, so they may
+    # form a loop.
     for _ in range(len(parents)):
         process = parents.get(process, 0)
         if process in keepers:
@@ -133,7 +133,7 @@ def _instance(
 
 
 def parse(text: str) -> Guest | None:
-    """Return the guest of a status file of libvirt's; None if it is none."""
+    """Return the guest in a status file of libvirt; None if invalid."""
     header = STATUS.search(text)
     start, end = text.find("<domain "), text.rfind("</domain>")
     if header is None or not 0 <= start < end:
@@ -154,12 +154,12 @@ def parse(text: str) -> Guest | None:
 
 
 def _runs(root: Root, guest: Guest) -> bool:
-    # A libvirtd that was killed leaves its files, and numbers come again.
+    # A killed libvirtd leaves its files behind, and PIDs are reused.
     place = f"proc/{guest.process}"
     if guest.domain.is_container:
         text = root.read_text(f"{place}/comm")
         return isinstance(text, str) and text.strip() == KEEPER
-    # QEMU has many names, and libvirt gives each its UUID.
+    # QEMU's program has many names, but its command line has the UUID.
     text = root.read_text(f"{place}/cmdline", _MAX_COMMAND)
     if isinstance(text, Unknown):
         return root.exists(place) is not False

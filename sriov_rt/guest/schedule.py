@@ -15,16 +15,16 @@ from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.request.words import Request
 from sriov_rt.request.words import Scheduling
 
-#: What realtime vCPUs get unless the flavor says otherwise: Nova's own
-#: default ([libvirt] realtime_scheduler_priority).
+#: Default schedule of realtime vCPUs, which is also Nova's
+#: ([libvirt] realtime_scheduler_priority).
 DEFAULT = Scheduling("fifo", 1)
 
 
 class Schedule:
     """Sets the schedulers of vCPUs, I/O threads and emulator threads.
 
-    Which vCPUs are realtime is Nova's to say (hw:cpu_realtime_mask); all of
-    them are if it says nothing.
+    Nova chooses which vCPUs are realtime (hw:cpu_realtime_mask); by default
+    all of them are.
     """
 
     def apply(
@@ -80,7 +80,7 @@ def _vcpus(domain: Domain, request: Request, report: Recorder) -> None:
             cputune.alter(each, _attributes(sched or DEFAULT), why, report)
         return
     if domain.vcpus - domain.pins.keys():
-        # A FIFO vCPU that floats would starve whatever it comes upon.
+        # An unpinned FIFO vCPU would starve other threads on any pCPU.
         report.note("no vcpusched was added: vCPUs are not pinned")
         return
     _complete(
@@ -112,7 +112,7 @@ def _complete(
     """Give every thread of a kind the requested scheduler.
 
     :param kind: the attribute that names them: ``vcpus``, ``iothreads``.
-    :param every: their numbers.
+    :param every: numbers of the threads.
     """
     tag = f"{kind[:-1]}sched"
     left = set(every)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sentences for what a guest can't be, code by code."""
+"""Sentences of the reasons to refuse a guest, by code."""
 
 import types
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from typing import Any
 from sriov_rt import reason as reasons
 from sriov_rt.reason import Reason
 
-#: Code to the operator's sentence, with the fields that it takes. Those of
-#: :data:`sriov_rt.reason.SENTENCES` serve a guest too. Nova cuts a fault at
-#: 255 characters: what to do comes early.
+#: Code to the operator's sentence, with its fields in braces. The codes of
+#: :data:`sriov_rt.reason.SENTENCES` apply to guests too. Nova cuts a fault at
+#: 255 characters, so the remedy comes early.
 SENTENCES: Mapping[str, str] = types.MappingProxyType(
     {
         "disk_on_virtio": (
@@ -133,12 +133,12 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
     }
 )
 
-#: Managers of guests whose operators have other means than Nova's.
+#: Managers of guests whose operators have other remedies than Nova's.
 LIBVIRT = "libvirt"
 OVIRT = "oVirt"
 KUBEVIRT = "kubevirt"
 
-#: Words that only Nova's operators have to do with, and those of others.
+#: Words that only Nova's operators know, and those of other managers.
 _OF_FLAVORS: Mapping[str, str] = types.MappingProxyType(
     {
         "sriov_rt:": "",
@@ -148,7 +148,7 @@ _OF_FLAVORS: Mapping[str, str] = types.MappingProxyType(
 
 _DEDICATED = "set spec.domain.cpu.dedicatedCpuPlacement"
 
-#: Code to the remedy in the terms of a manager, where Nova's does not serve.
+#: Code to the remedy for each manager that needs another one than Nova's.
 REMEDIES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
     {
         "request_invalid": {
@@ -238,7 +238,7 @@ def reason(code: str, **fields: Any) -> Reason:
 
     :param code: a key of :data:`SENTENCES` here or in
         :mod:`sriov_rt.reason`.
-    :param fields: those that the sentence takes, and any further ones.
+    :param fields: fields of the sentence, and any others.
     """
     sentence = SENTENCES.get(code)
     if sentence is None:

@@ -2,8 +2,8 @@
 
 """State of running guests, as the kernel shows it.
 
-Read from /proc and /sys alone: nothing here asks libvirt or QEMU, and nothing
-in a guest has a say in it. A thread that ends meanwhile is left out.
+Read from /proc and /sys only: libvirt and QEMU are not called, and nothing in
+a guest can influence it. A thread that ends meanwhile is left out.
 """
 
 import re
@@ -36,7 +36,7 @@ from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.parse import process
 
-#: Domains as they will be started (configDir in libvirt's
+#: Persistent configurations of domains (configDir in libvirt's
 #: src/qemu/qemu_conf.c).
 _CONFIGURATIONS = "etc/libvirt/qemu"
 
@@ -47,7 +47,8 @@ _VHOST = "vhost-"
 _EMULATOR = "emulator"
 _PROCESS = "process"
 
-#: Bytes of /proc/PID/smaps, which cover some mappings (proc_pid_smaps(5)).
+#: Bytes read of /proc/PID/smaps, enough for some mappings
+#: (proc_pid_smaps(5)).
 _SMAPS_HEAD = 4096
 _VM_FLAGS = re.compile(rb"^VmFlags: (.*)$", re.MULTILINE)
 
@@ -74,7 +75,7 @@ class Promised:
                     self.schedules[f"{kind} {number}"] = _schedule(each)
         for each in domain.tunes("emulatorsched"):
             self.schedules[_EMULATOR] = _schedule(each)
-        # libvirt has vhost workers in the cgroup of the emulator.
+        # libvirt puts vhost workers in the cgroup of the emulator.
         if _EMULATOR in self.cpus:
             self.cpus["vhost"] = self.cpus[_EMULATOR]
 
@@ -92,7 +93,7 @@ def observe(
 ) -> RunningGuest:
     """Return a running guest as the kernel shows it.
 
-    :param processes: those in a container.
+    :param processes: processes in the guest, if it is a container.
     :raises DomainRejected: for a domain that contradicts itself.
     """
     domain = guest.domain
@@ -120,7 +121,7 @@ def threads(
 ) -> Iterator[GuestThread]:
     """Yield the threads of a guest.
 
-    :param processes: those in a container.
+    :param processes: processes in the guest, if it is a container.
     :raises DomainRejected: for a domain that contradicts itself.
     """
     if guest.domain.is_container:
@@ -138,7 +139,7 @@ def threads(
         role = _role(stat, vcpus)
         schedule = promised.schedules.get(role)
         if role == _EMULATOR and stat.thread != guest.process:
-            # libvirt schedules the first one alone.
+            # libvirt schedules only the first one.
             schedule = None
         yield GuestThread(
             role,
@@ -155,7 +156,7 @@ def _inside(
 ) -> Iterator[GuestThread]:
     """Yield the threads of one process in a container.
 
-    Their policies are the tenant's.
+    The tenant sets their policies.
     """
     directory = f"proc/{number}/task"
     for name in procfs.numbers(root, directory):
@@ -171,7 +172,7 @@ def _role(stat: process.Stat, vcpus: Mapping[int, int]) -> str:
         return f"vcpu {vcpus[stat.thread]}"
     if found := _IOTHREAD.fullmatch(stat.name):
         return f"iothread {found[1]}"
-    # A thread of QEMU from Linux 6.4 on (vhost_task_create()).
+    # From Linux 6.4 on, vhost is a thread of QEMU (vhost_task_create()).
     return "vhost" if stat.name.startswith(_VHOST) else _EMULATOR
 
 
@@ -180,7 +181,7 @@ def vhost_workers(
 ) -> Iterator[tuple[Guest, GuestThread]]:
     """Yield vhost workers that are kernel threads, as before Linux 6.4.
 
-    :param guests: by process.
+    :param guests: process to its guest.
     """
     for name in procfs.numbers(root, "proc", procfs.MAX_PROCESSES):
         stat = procfs.stat(root, f"proc/{name}/stat")
@@ -205,7 +206,7 @@ def vhost_workers(
 
 
 def realtime_threads(root: Root, cpus: CpuSet) -> Iterator[GuestThread]:
-    """Yield threads of programs that run on some CPUs alone, in realtime.
+    """Yield realtime threads of programs that may run on these CPUs only.
 
     A thread's role is its name.
     """
@@ -241,10 +242,10 @@ def _memory(root: Root, guest: Guest) -> GuestMemory | None:
 def _is_locked(root: Root, number: int) -> bool:
     """Return whether a process has locked its memory; True if unknown.
 
-    VmLck of its status does not tell: what is pinned for a device of the
+    VmLck of its status is no proof: memory that is pinned for a device of the
     guest is counted there as well (vfio_lock_acct in the kernel's
     drivers/vfio/vfio_iommu_type1.c). mlockall() marks every mapping but huge
-    pages, and the first ones are of QEMU's program.
+    pages, and the first mappings are those of QEMU's program.
     """
     stream = root.open_file(f"proc/{number}/smaps")
     if isinstance(stream, Unknown):
@@ -253,12 +254,12 @@ def _is_locked(root: Root, number: int) -> bool:
         try:
             found = _VM_FLAGS.search(stream.read(_SMAPS_HEAD))
         except OSError:
-            return True  # it has ended meanwhile
+            return True  # the process has ended
     return found is None or b"lo" in found[1].split()
 
 
 def _size(element: Element | None) -> int:
-    """Return an amount of memory, KiB; 0 if it is none."""
+    """Return an amount of memory, KiB; 0 if it is absent or invalid."""
     if element is None:
         return 0
     text = text_of(element).strip()[:18]
@@ -276,8 +277,8 @@ def _devices(root: Root, domain: Domain) -> Iterator[GuestDevice]:
             driver.rpartition("/")[2] if isinstance(driver, str) else None,
             _irq_cpus(root, device),
         )
-    # Of one that goes libvirt takes the device out of the domain that runs,
-    # and not out of its configuration (processDeviceDeletedEvent in
+    # When a device is unplugged, libvirt removes it from the running domain
+    # but not from its configuration (processDeviceDeletedEvent in
     # src/qemu/qemu_driver.c).
     for name in _addresses(_configured(root, domain)):
         if name not in there:
@@ -285,7 +286,7 @@ def _devices(root: Root, domain: Domain) -> Iterator[GuestDevice]:
 
 
 def _configured(root: Root, domain: Domain) -> Domain | None:
-    """Return a domain as it will be started; None if that is not known."""
+    """Return a domain's persistent configuration; None if it is unknown."""
     name = text_of(domain.root.find("name"))
     if "/" in name:
         return None
@@ -317,7 +318,7 @@ def _addresses(domain: Domain | None) -> Iterator[str]:
             )
         except ValueError:
             continue
-        if address.get("slot") is not None:  # that of a USB device has none
+        if address.get("slot") is not None:  # a USB address has none
             yield name
 
 

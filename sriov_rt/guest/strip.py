@@ -18,17 +18,17 @@ Classes = frozenset[DeviceClass]
 
 
 class Strip:
-    """Removes what a guest of the requested class does without.
+    """Removes devices that a guest of the requested class does not need.
 
-    Disks, file systems, NICs and PCI devices are never among it, nor is a
-    device that the guest may boot from. PCIe root ports stay: the
-    addresses of what is left name them, and an empty one costs nothing.
+    Disks, file systems, NICs, PCI devices and devices that the guest may boot
+    from are never removed. PCIe root ports stay: addresses of the remaining
+    devices refer to them, and an empty port costs nothing.
     """
 
     def apply(
         self, domain: Domain, context: Context, report: Recorder
     ) -> None:
-        """Strip the domain of its devices as ``sriov_rt:guest`` says."""
+        """Strip the domain of the devices that ``sriov_rt:guest`` excludes."""
         guest, keep = context.request.guest, context.request.keep
         if guest is Guest.STANDARD:
             return
@@ -60,7 +60,7 @@ class Strip:
 def _staying(
     found: list[Element], keep: Classes, arch: str, report: Recorder
 ) -> set[Element]:
-    """Return the devices that stay: by themselves, or for one that does."""
+    """Return the devices that stay, and those that they need."""
     stays: set[Element] = set()
     going: dict[str, list[Element]] = {}
     for device in found:
@@ -81,7 +81,7 @@ def _staying(
     for tag, clause in needed:
         for device in going.pop(tag, ()):
             why[device] = clause
-            # What it needs in turn comes at the end, and is looked at too.
+            # Its needs are appended, and so are examined in turn.
             needed += devices.needs(device, arch)
     for device in found:
         if device in why:
@@ -90,7 +90,7 @@ def _staying(
 
 
 def _goes(device: Element, report: Recorder) -> bool:
-    """Return whether a device goes, its class not being one to keep."""
+    """Return whether to remove a device whose class is not kept."""
     tag = device.tag
     if device.get("model") == "none":
         return False
@@ -112,7 +112,7 @@ def _goes(device: Element, report: Recorder) -> bool:
 
 
 def _usb_user(domain: Domain, left: list[Element]) -> str | None:
-    """Return what needs USB, in words; None if nothing does."""
+    """Return a clause on what needs USB; None if nothing does."""
     if domain.arch in devices.USB_FOR_GOOD:
         return f"{domain.arch} guests have their keyboard on it"
     parent = domain.part("devices")
@@ -145,9 +145,9 @@ def _strip_carriers(
     why: str,
     report: Recorder,
 ) -> list[Element]:
-    """Remove controllers and hubs that nothing is on; return the others.
+    """Remove controllers and hubs without devices; return the others.
 
-    :param left: the other devices, those that stay.
+    :param left: the remaining devices.
     """
     kinds = {each.get("type") for each in carriers}
     idle = set()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Threads of a running guest, brought back to where its domain has them.
+"""Repair of the CPUs and schedules of a running guest's threads.
 
-The only thing in sriov-rt that changes a running guest, and on request alone.
+Nothing else in sriov-rt changes a running guest; it is done only on request.
 """
 
 import dataclasses
@@ -59,8 +59,8 @@ class RepinFailed(exceptions.SriovRtError):
 class Step:
     """A change of one thread.
 
-    :param cpus: where it is to run; None to leave that.
-    :param schedule: what it is to have; None to leave that.
+    :param cpus: CPUs to run on; None to leave them.
+    :param schedule: schedule to set; None to leave it.
     """
 
     thread: int
@@ -86,10 +86,10 @@ class Step:
 
 
 def find(root: Root, instance: str) -> Guest:
-    """Return a guest that runs.
+    """Return a running guest.
 
-    :raises GuestNotFound: if there is none of that UUID.
-    :raises SriovRtError: if nothing is known of the guests.
+    :raises GuestNotFound: if no guest of that UUID runs.
+    :raises SriovRtError: if the guests cannot be listed.
     """
     found = running.every(root)
     if isinstance(found, Unknown):
@@ -103,7 +103,7 @@ def find(root: Root, instance: str) -> Guest:
 
 
 def plan(threads: Iterable[GuestThread]) -> tuple[Step, ...]:
-    """Return the changes of the threads that are not as promised."""
+    """Return the changes for threads that differ from their domain."""
     steps = []
     for each in threads:
         cpus, schedule = each.promised_cpus, each.promised
@@ -117,7 +117,7 @@ def plan(threads: Iterable[GuestThread]) -> tuple[Step, ...]:
 
 
 def observe(root: Root, guest: Guest) -> tuple[GuestThread, ...]:
-    """Return the threads of a guest, its vhost workers among them.
+    """Return the threads of a guest, including its vhost workers.
 
     :raises DomainRejected: for a domain that contradicts itself.
     """
@@ -134,7 +134,7 @@ def observe(root: Root, guest: Guest) -> tuple[GuestThread, ...]:
 def apply(root: Root, guest: Guest, steps: Iterable[Step]) -> None:
     """Carry out a plan, and read back the result.
 
-    A thread that has ended meanwhile is passed over.
+    A thread that has ended is skipped.
 
     :raises RepinFailed: at the first thread that is not as planned.
     """

@@ -25,7 +25,7 @@ def text_of(element: Element | None) -> str:
     """Return the text of an element as libvirt reads it; empty if None.
 
     That is XPath's ``string()``: comments and processing instructions are
-    left out, and what stands around them is one text.
+    left out, and the text around them is joined.
     """
     # lxml types what an XPath can return as a union.
     return "" if element is None else cast(str, _TEXT(element))
@@ -33,7 +33,7 @@ def text_of(element: Element | None) -> str:
 
 def attributes(element: Element) -> dict[str, str]:
     """Return the attributes of an element."""
-    # lxml gives str alone for a document that it parsed from XML.
+    # lxml returns only str for a document that it parsed from XML.
     return cast(dict[str, str], dict(element.items()))
 
 
@@ -48,7 +48,7 @@ def append(parent: Element, tag: str, given: Mapping[str, str]) -> Element:
 
 
 def remove(parent: Element, gone: Iterable[Element]) -> None:
-    """Take children out of an element; its end stays indented as it was."""
+    """Remove children of an element; keep the indentation of its end."""
     closing = parent[-1].tail
     for each in gone:
         parent.remove(each)
@@ -59,7 +59,7 @@ def remove(parent: Element, gone: Iterable[Element]) -> None:
 
 
 class DomainRejected(exceptions.SriovRtError, ValueError):
-    """A document is no libvirt domain, or not one that is safe to read.
+    """A document is not a libvirt domain, or is unsafe to read.
 
     :param problem: what is wrong with it, a clause.
     """
@@ -79,9 +79,9 @@ def cpuset(text: str) -> CpuSet:
     """Return the CPUs of a ``cpuset`` attribute, as libvirt reads them.
 
     :param text: such as ``0-3,^1,6``: from left to right, each part adds
-        CPUs, or with ``^`` takes them away (virBitmapParse in
+        CPUs, or with ``^`` removes them (virBitmapParse in
         src/util/virbitmap.c).
-    :raises DomainRejected: if it is none, or empty.
+    :raises DomainRejected: if it is invalid or empty.
     """
     cpus = CpuSet()
     try:
@@ -102,7 +102,7 @@ def cpusets(
 ) -> Iterator[tuple[Element, CpuSet]]:
     """Yield elements and the CPUs that an attribute of each names.
 
-    :raises DomainRejected: where one is no cpuset, or all of them together
+    :raises DomainRejected: if one is not a cpuset, or all of them together
         name more than MAX_PAIRS.
     """
     pairs = 0
@@ -115,9 +115,9 @@ def cpusets(
 
 
 def number(text: str, low: int, high: int) -> int:
-    """Return the number that a text is.
+    """Return a text's number.
 
-    :raises DomainRejected: if it is none, or not from ``low`` to ``high``.
+    :raises DomainRejected: if it is not a number from ``low`` to ``high``.
     """
     try:
         return numbers.parse_int(text.strip(), "number", low, high)
@@ -128,7 +128,7 @@ def number(text: str, low: int, high: int) -> int:
 def count(element: Element | None, absent: int, high: int) -> int:
     """Return the number in an element, ``absent`` if that is None.
 
-    :raises DomainRejected: as :func:`number`; ``absent`` is the least.
+    :raises DomainRejected: as :func:`number`; ``absent`` is the minimum.
     """
     if element is None:
         return absent

@@ -2,6 +2,6 @@
 
 """Kubernetes: the host's own Node as a label source.
 
-The only room that imports the package ``kubernetes``, and that late: hosts
-that are no Kubernetes nodes do not need it.
+Only this package imports ``kubernetes``, and only when it is needed: hosts
+other than Kubernetes nodes can do without it.
 """

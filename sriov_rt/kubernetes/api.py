@@ -20,10 +20,10 @@ from kubernetes import watch
 from sriov_rt.kubernetes import errors
 from sriov_rt.kubernetes import node
 
-#: How much of a message is passed on, in characters.
+#: The longest message that is passed on, in characters.
 MAX_MESSAGE = 300
 
-#: Seconds that a connection and an answer may take, of what a command asks.
+#: Seconds that a connection and an answer may take, in requests of a command.
 CONNECT_S = 5.0
 READ_S = 30.0
 
@@ -35,10 +35,10 @@ _OBJECT = re.compile(r"<[^<>]* at 0x[0-9a-f]+>:? ?")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """The API server, the credentials and the times, as the options set them.
+    """API server, credentials and timeouts from the options.
 
-    :param node_name: of the Node.
-    :param watch_timeout_s: seconds, whole, that a watch may last.
+    :param node_name: name of the Node.
+    :param watch_timeout_s: longest time of a watch, whole seconds.
     """
 
     node_name: str
@@ -65,11 +65,11 @@ def connect(kubeconfig: str | None, context: str | None) -> Any:
 
 
 def get(connection: Any, path: str, **query: Any) -> Any:
-    """Return what an API server answers, decoded.
+    """Return the decoded answer of an API server.
 
-    :param connection: of :func:`connect`.
+    :param connection: client from :func:`connect`.
     :param path: such as ``/api/v1/nodes``.
-    :returns: None if there is no such thing (404).
+    :returns: None if there is no such object (404).
     :raises ApiProblem: if it does not answer, or not with JSON.
     """
     try:
@@ -91,12 +91,10 @@ def get(connection: Any, path: str, **query: Any) -> Any:
 
 
 class NodeApi:
-    """List and watch one Node. To be used by one thread.
+    """Client that lists and watches one Node, for use by one thread.
 
     Each list reads the credentials again and opens a connection, which the
-    watch after it uses too: files that were replaced need no other notice.
-
-    :param settings: see there.
+    next watch uses too. So replaced files are noticed without further action.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -105,15 +103,15 @@ class NodeApi:
         self._watch: Any = None
 
     def list(self) -> node.Listing:
-        """Return the Node as it is now.
+        """Return the current Node.
 
         :raises ApiProblem: if the API server does not return it.
         """
         with _problems():
             configuration = _configuration(self._settings)
             self._core = client.CoreV1Api(client.ApiClient(configuration))
-            # Plain JSON rather than the package's models, which are made of
-            # the whole Node and refuse one with a field that they miss.
+            # Plain JSON rather than the package's models, which parse the
+            # whole Node and refuse it if an expected field is missing.
             found = self._core.list_node(
                 **self._request(self._settings.read_timeout_s),
                 _preload_content=False,
@@ -121,15 +119,15 @@ class NodeApi:
             return node.listing(json.loads(found.data))
 
     def watch(self, version: str) -> Iterator[node.Event]:
-        """Yield what happens to the Node, until the API server ends it.
+        """Yield events of the Node, until the API server ends the watch.
 
-        :param version: resourceVersion to begin after, of :meth:`list`.
+        :param version: resourceVersion to begin after, from :meth:`list`.
         :raises ApiProblem: if the API server refuses, breaks off or hangs.
         """
         longest_s = self._settings.watch_timeout_s
-        # Watches that began together, after an outage, drift apart.
+        # A random time spreads watches that began together after an outage.
         lasts_s = random.randint(-(-3 * longest_s // 4), longest_s)  # noqa: S311
-        # The type "object" is JSON as it comes.
+        # The type "object" yields plain JSON.
         self._watch = watch.Watch(return_type="object")
         with _problems():
             for each in self._watch.stream(
@@ -144,7 +142,7 @@ class NodeApi:
     def interrupt(self) -> None:
         """End a watch, from any thread.
 
-        A client before 36.0 ends it with its next event or its time.
+        A client before 36.0 ends it only at its next event or timeout.
         """
         if self._watch is not None:
             self._watch.stop()
@@ -158,7 +156,7 @@ class NodeApi:
 
 @contextlib.contextmanager
 def _problems() -> Iterator[None]:
-    """Raise what the client raises as errors that name a remedy."""
+    """Translate errors of the client to those that name a remedy."""
     try:
         yield
     except client.ApiException as error:
@@ -166,7 +164,7 @@ def _problems() -> Iterator[None]:
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise errors.Unreachable(_why(error)) from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        # The client takes for granted what an API server answers.
+        # The client does not validate the answers of an API server.
         raise errors.Garbled(_why(error)) from error
     except RecursionError:
         raise errors.Garbled("JSON nested too deeply") from None
@@ -176,7 +174,7 @@ def _refusal(error: Any) -> errors.ApiProblem:
     status = error.status
     message = _message(error.body) or error.reason or "no reason"
     if not status:
-        # What the client makes of an error of TLS.
+        # The client reports a TLS error in this way.
         return errors.Unreachable(str(error.reason)[:MAX_MESSAGE])
     if status == 401:
         return errors.CredentialsRefused()
@@ -210,7 +208,7 @@ def _configuration(settings: Settings) -> Any:
     :raises CredentialsUnreadable: if there are no credentials.
     """
     found = client.Configuration()
-    # The package forgets what it read of the environment (35.0).
+    # The package reads this variable but loses its value (35.0).
     found.no_proxy = os.environ.get("NO_PROXY", os.environ.get("no_proxy"))
     found.retries = False
     try:
@@ -232,8 +230,8 @@ def _configuration(settings: Settings) -> Any:
     except errors.CredentialsUnreadable:
         raise
     except Exception as error:
-        # The package and its plugins raise anything for a file that they
-        # do not understand: KeyError, yaml.YAMLError, binascii.Error.
+        # For a malformed file the package and its plugins raise any kind of
+        # error: KeyError, yaml.YAMLError, binascii.Error.
         raise errors.CredentialsUnreadable(_why(error)) from error
     return found
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Errors of the Kubernetes API, and what the operator does next."""
+"""Errors of the Kubernetes API, with the operator's next step."""
 
 from sriov_rt import exceptions
 
@@ -8,7 +8,7 @@ from sriov_rt import exceptions
 class ApiProblem(exceptions.SriovRtError):
     """A request to the API server failed; trying again may help.
 
-    :ivar retry_after_s: seconds that the API server asks for; 0 if none.
+    :ivar retry_after_s: delay that the API server requests, seconds, or 0.
     """
 
     retry_after_s = 0.0
@@ -55,7 +55,7 @@ class CredentialsRefused(ApiProblem):
 class Forbidden(ApiProblem):
     """The API server denies the agent access (403).
 
-    :param message: the API server's.
+    :param message: message of the API server.
     """
 
     def __init__(self, message: str) -> None:
@@ -69,9 +69,9 @@ class Forbidden(ApiProblem):
 class Refused(ApiProblem):
     """An HTTP status that has no error class of its own.
 
-    :param status: of HTTP.
-    :param message: the API server's.
-    :param retry_after_s: seconds that the API server asks for.
+    :param status: HTTP status.
+    :param message: message of the API server.
+    :param retry_after_s: delay that the API server requests, seconds.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Labels of a Node: its own, and its extended resources."""
+"""Labels of a Node, including those for its extended resources."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Listing:
     """Result of a list of the Nodes of one name.
 
     :param version: resourceVersion to watch from.
-    :param labels: the Node's; None if there is no such Node.
+    :param labels: labels of the Node; None if there is no such Node.
     """
 
     version: str
@@ -35,8 +35,8 @@ class Listing:
 class Event:
     """One event of a watch.
 
-    :param type: as Kubernetes calls it.
-    :param labels: of the Node; None in a bookmark.
+    :param type: Kubernetes' name of the event.
+    :param labels: labels of the Node; None in a bookmark.
     """
 
     type: str
@@ -76,9 +76,9 @@ def event(plain: Any) -> Event:
 def labels(node: Any) -> Mapping[str, str]:
     """Return a Node's labels, and its extended resources as labels.
 
-    An extended resource (``solarflare.com/sfc``) is a label of its name
-    whose value is how many of it can be allocated, a whole number, so that
-    selectors can compare it. A label of the same key counts before it.
+    An extended resource (``solarflare.com/sfc``) becomes a label of its name.
+    The value is the allocatable number, so that selectors can compare it. An
+    existing label of the same key takes precedence.
 
     :raises Garbled: if it is not a Node.
     """

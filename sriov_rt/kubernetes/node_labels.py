@@ -20,12 +20,12 @@ from sriov_rt.service.backoff import Backoff
 from sriov_rt.service.worker import Worker
 
 if TYPE_CHECKING:
-    # It needs the package kubernetes.
+    # It imports the package kubernetes.
     from sriov_rt.kubernetes.api import NodeApi
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds of the first delay after a failure, at the most.
+#: The longest first delay after a failure, seconds.
 FIRST_DELAY_S = 1.0
 
 #: Seconds; a watch that ends sooner without an event is a failure.
@@ -35,7 +35,7 @@ _NFD = f"{features.PREFIX}/"
 
 
 def make(wiring: Wiring) -> "NodeLabels":
-    """Return the source that a configuration describes, not started.
+    """Return the configured source, which is not started yet.
 
     :raises LabelSourceMissing: without the package ``kubernetes``.
     """
@@ -70,15 +70,15 @@ def make(wiring: Wiring) -> "NodeLabels":
 
 
 class NodeLabels:
-    """Labels of one Node, and when they last held.
+    """Labels of one Node, and the time when they were last confirmed.
 
-    The Node is listed and then watched from there, and again when the watch
-    ends, for whatever reason.
+    The Node is listed and then watched. When the watch ends for any reason,
+    both are repeated.
 
-    :param api: an API server.
-    :param node_name: of the Node, for the log.
-    :param changed: called when :meth:`read` has something new.
-    :param crashed: called if the thread meets an error it should not.
+    :param api: client of an API server.
+    :param node_name: name of the Node, for the log.
+    :param changed: called when :meth:`read` has a new answer.
+    :param crashed: called if the thread meets an unexpected error.
     :param monotonic: the clock, seconds.
     """
 
@@ -97,25 +97,25 @@ class NodeLabels:
         self._changed = changed
         self._monotonic = monotonic
         self._node_problem: str | None = None
-        # What read() gives: replaced as a whole, so that no lock is needed.
+        # The answer of read(), replaced as a whole, so no lock is needed.
         self._answer = Answer(None)
         self._known: Mapping[str, str] = {}
         self._stopping = False
         self.worker = Worker("kubernetes", self.step, crashed, monotonic)
 
     def start(self, known: Mapping[str, str]) -> None:
-        """Start to follow the Node."""
+        """Start following the Node."""
         self._known = known
         self.worker.start()
 
     def stop(self) -> None:
-        """Stop the thread; a watch under way is cut off."""
+        """Stop the thread and interrupt its watch."""
         self._stopping = True
         self.worker.stop()
         self._api.interrupt()
 
     def read(self) -> Answer:
-        """Return what is known now."""
+        """Return the current answer."""
         return self._answer
 
     def step(self) -> float:
@@ -126,7 +126,7 @@ class NodeLabels:
             self._watch(listing.version)
         except errors.ApiProblem as problem:
             return math.inf if self._stopping else self._failed(problem)
-        # At once: what changes now waits for nobody.
+        # Begin again at once, so that no change is delayed.
         return 0.0
 
     def _watch(self, version: str) -> None:
@@ -140,17 +140,17 @@ class NodeLabels:
                     deleted = event.type == node.DELETED
                     self._take(None if deleted else event.labels)
         finally:
-            # A list alone is no success: the watch may be what is refused.
+            # A list alone is no success, as the watch may be refused.
             short = not events and self._monotonic() - began < SHORT_S
             if not short:
                 self._backoff.succeeded()
         if short:
             raise errors.Unreachable("it ends watches at once")
-        # It was there until now, and nothing happened.
+        # The Node existed until now, without further changes.
         self._confirm()
 
     def _take(self, labels: Mapping[str, str] | None) -> None:
-        """Take what the Node is now; None if there is no such Node."""
+        """Process the Node's current labels; None if it does not exist."""
         self._node_problem = self._why_no_answer(labels)
         if labels is not None and self._node_problem is None:
             if labels != self._known or self._answer.labels is None:
@@ -160,18 +160,18 @@ class NodeLabels:
             self._deny(self._node_problem)
 
     def _why_no_answer(self, labels: Mapping[str, str] | None) -> str | None:
-        """Return why a Node says nothing of its host; None if it does."""
+        """Return why a Node does not describe its host; None if it does."""
         if labels is None:
-            # Nodes are deleted and register again: what the host is did not
-            # change by that.
+            # Nodes may be deleted and register again, which does not change
+            # the facts of the host.
             return (
                 f"there is no Node '{self._node_name}'; join the host to "
                 "the cluster, or correct [kubernetes] node_name"
             )
         had_nfd = any(key.startswith(_NFD) for key in self._known)
         if had_nfd and not any(key.startswith(_NFD) for key in labels):
-            # A Node that NFD looks after has some at all times: it is NFD
-            # that went, as nfd-master's restarts make it (its issue 2408).
+            # A Node that NFD manages always has some of its labels. Without
+            # any, NFD itself is gone: nfd-master restarts (its issue 2408).
             return (
                 f"all labels of NFD are gone from Node '{self._node_name}'; "
                 "check that nfd-worker and nfd-master run, or if NFD was "
@@ -181,7 +181,7 @@ class NodeLabels:
         return None
 
     def _confirm(self) -> None:
-        """Note that what is known of the Node still holds, if it is valid."""
+        """Confirm that the known labels still apply, if they are valid."""
         if self._node_problem is not None:
             self._deny(self._node_problem)
             return

@@ -11,7 +11,7 @@ from sriov_rt import config
 
 GROUP = "kubernetes"
 
-#: A Node's name, a DNS subdomain (RFC 1123), as the API server takes it.
+#: A Node's name: a DNS subdomain (RFC 1123), as the API server requires.
 _NODE = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 
 
@@ -144,7 +144,7 @@ half, so that the agents do not come back together when an API server does.
 def check(conf: cfg.ConfigOpts, service: str) -> None:
     """Register and read every option, before any is needed.
 
-    :raises OptionRejected: naming the first option with a bad value.
+    :raises OptionRejected: for the first option with a bad value.
     """
     conf.register_opts(KUBERNETES_OPTS, group=GROUP)
     config.check(conf, ((GROUP, KUBERNETES_OPTS),), service)

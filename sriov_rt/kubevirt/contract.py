@@ -2,9 +2,9 @@
 
 """KubeVirt's plugin contract: names, services and messages.
 
-What goes over the wire is written down here as descriptors, from the
-published contract of KubeVirt 1.9 (``plugin.kubevirt.io/v1alpha1``). Its
-group may be renamed: no other module of the package names it.
+The messages are defined here as descriptors, from the published contract of
+KubeVirt 1.9 (``plugin.kubevirt.io/v1alpha1``). Its API group may be renamed,
+so no other module of the package names it.
 """
 
 import functools
@@ -18,33 +18,33 @@ from sriov_rt.kubevirt.messages import STRING
 #: The name of our Plugin, and of its directory below SOCKETS.
 PLUGIN = "sriov-rt"
 
-#: Where an API server has it, and where KubeVirt says what it is.
+#: Paths of our Plugin and of the KubeVirt resources on an API server.
 PLUGIN_PATH = f"/apis/plugin.kubevirt.io/v1alpha1/plugins/{PLUGIN}"
 KUBEVIRT_PATH = "/apis/kubevirt.io/v1/kubevirts"
 
-#: The feature gate of plugins.
+#: The feature gate for plugins.
 GATE = "Plugins"
 
-#: Where virt-launcher looks for the sockets of domain hooks, and virt-handler
-#: by our manifest for that of node hooks.
+#: Socket where virt-launcher looks for our domain hook, and the one where our
+#: manifest sends virt-handler for our node hook.
 DOMAIN_SOCKET = f"/var/run/kubevirt-plugin/{PLUGIN}/domain.sock"
 NODE_SOCKET = f"/var/run/kubevirt/plugins/{PLUGIN}.sock"
 
-#: kubelet's PodResources API, and sriov-cni's notes, as on every node
-#: (DefaultCNIDir of sriov-cni's pkg/config/config.go).
+#: Socket of kubelet's PodResources API, and sriov-cni's state directory
+#: (DefaultCNIDir of sriov-cni's pkg/config/config.go), the same on every node.
 POD_RESOURCES_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 SRIOV_CNI_DIRECTORY = "/var/lib/cni/sriov"
 
-#: The package of the services and of their messages.
+#: The package of the services and their messages.
 PACKAGE = "kubevirt.hooks.plugins.v1alpha1"
 DOMAIN_SERVICE = f"{PACKAGE}.DomainHookService"
 NODE_SERVICE = f"{PACKAGE}.NodeHookService"
 
-#: ``domain_type`` of the one kind of domain that there is.
+#: The only ``domain_type`` that exists.
 LIBVIRT = "libvirt"
 
-#: ``invocation_context`` of a hook on a migration's target, whose result
-#: nobody reads (pkg/virt-launcher/virtwrap/live-migration-target.go).
+#: ``invocation_context`` of a hook on a migration's target, whose result is
+#: ignored (pkg/virt-launcher/virtwrap/live-migration-target.go).
 MIGRATION_TARGET = "MigrationTarget"
 
 

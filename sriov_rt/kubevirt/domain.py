@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A domain made as its VMI's annotations ask."""
+"""Rendering of a domain according to its VMI's annotations."""
 
 import time
 from collections.abc import Callable
@@ -23,9 +23,9 @@ _UNSEEN = "a virt-launcher pod does not show it"
 
 
 def vmi_of(document: str | bytes) -> Vmi | None:
-    """Return a VMI that asks for something; None for any other.
+    """Return a VMI that has a request; None for any other.
 
-    :raises HookRefused: if it cannot be told what it asks for.
+    :raises HookRefused: if its request cannot be read.
     """
     try:
         return vmis.parse(document)
@@ -36,33 +36,33 @@ def vmi_of(document: str | bytes) -> Vmi | None:
 def render(
     domain: str | bytes, vmi: Vmi, observe: Callable[[], HostFacts]
 ) -> Rendered:
-    """Return a domain that is what a VMI asks. Pure but for the facts.
+    """Return a domain that meets a VMI's request. Pure but for the facts.
 
-    :param observe: gives the facts of the node, for a realtime VMI; those of
-        its CPUs are read.
-    :raises HookRefused: with every Reason, in the VMI's words.
+    :param observe: returns the facts of the node, called for a realtime VMI;
+        only those of its CPUs are read.
+    :raises HookRefused: with every Reason, in the VMI's terms.
     """
     manager = Manager(
         name=KUBEVIRT,
         keeps=vmi.keeps,
         hooks={"strip": engine.OWN_HOOKS["strip"], "pins": Pins(vmi)},
-        # A pod shows its node's CPUs alone; the node hook judges the host.
+        # A pod sees only its node's CPUs; the node hook judges the host.
         judges_host=False,
     )
     found = observe() if vmi.request.realtime else None
     try:
-        # Which pod has which pCPUs is the kubelet's account.
+        # kubelet accounts for the pCPUs of pods.
         return admit(domain, vmi.guest_request, found, manager, taken=CpuSet())
     except engine.Refused as refused:
         raise HookRefused(str(refused)) from None
 
 
 def node_facts(root: Root) -> HostFacts:
-    """Return what a container in a pod can see of its node: its CPUs.
+    """Return the facts that a container sees of its node: its CPUs.
 
     /proc/cmdline and /sys/devices/system are the same in every container.
     """
-    # Here, for most VMIs are rendered without.
+    # Imported here because most VMIs are rendered without it.
     from sriov_rt.host import cpus
 
     parts = {name: facts.unknown(name, _UNSEEN) for name in facts.PARTS}

@@ -21,9 +21,9 @@ LOG = logging.getLogger(__name__)
 
 
 class DomainHook:
-    """Makes a domain what its VMI's annotations ask.
+    """Renders a domain according to its VMI's annotations.
 
-    :param observe: gives the facts of the node.
+    :param observe: returns the facts of the node.
     """
 
     def __init__(self, observe: Callable[[], HostFacts]) -> None:
@@ -32,8 +32,8 @@ class DomainHook:
     def mutate_domain(self, data: bytes) -> bytes:
         """Answer a MutateDomainRequest with a MutateDomainResponse.
 
-        :raises CallRejected: if it is none.
-        :raises HookRefused: if the domain cannot be what is asked.
+        :raises CallRejected: if the request is malformed.
+        :raises HookRefused: if the domain cannot meet the VMI's request.
         """
         call = parse("MutateDomainRequest", data)
         answer = contract.message("MutateDomainResponse")
@@ -71,7 +71,7 @@ class DomainHook:
 def parse(name: str, data: bytes) -> Any:
     """Return a message of the contract.
 
-    :raises CallRejected: if it is none.
+    :raises CallRejected: if it is malformed.
     """
     try:
         return contract.message(name).FromString(data)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Errors that a hook answers with: gRPC's status and one sentence."""
+"""Errors that a hook returns: gRPC's status and one sentence."""
 
 from sriov_rt import exceptions
 
@@ -10,4 +10,4 @@ class HookRefused(exceptions.SriovRtError):
 
 
 class CallRejected(exceptions.SriovRtError):
-    """A call is not one of the contract: INVALID_ARGUMENT."""
+    """A call does not follow the contract: INVALID_ARGUMENT."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Protocol Buffers messages from a table of their fields."""
+"""Protocol Buffers messages built from a table of their fields."""
 
 import types
 from collections.abc import Mapping
@@ -14,20 +14,20 @@ _MESSAGE = 11
 _OPTIONAL = 1
 _REPEATED = 3
 
-#: Name, number, and type or the message that it is; ``[]`` before the name
-#: of one that is repeated.
+#: Name, number, and type or message of a field; the name of a repeated field
+#: starts with ``[]``.
 Field = tuple[str, int, int | str]
 
 
 def build(
     package: str, table: Mapping[str, Sequence[Field]]
 ) -> Mapping[str, Any]:
-    """Return message to its class.
+    """Return the name of each message to its class.
 
-    :param package: of all of them.
-    :param table: message to its fields; each after those that it uses.
+    :param package: package of all messages.
+    :param table: message to its fields; a message follows those it uses.
     """
-    # Here, for these are an extra of the package.
+    # Imported here because these are an extra of the package.
     from google.protobuf import descriptor_pb2
     from google.protobuf import descriptor_pool
     from google.protobuf import message_factory
@@ -49,7 +49,7 @@ def build(
                 added.type_name = f".{package}.{kind}"
             else:
                 added.type = kind
-    # A pool of its own: the default one is the whole process's.
+    # Its own pool: the whole process shares the default one.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return types.MappingProxyType(

@@ -2,10 +2,10 @@
 
 """The node hook: ExecuteNodeHook, called by virt-handler on the node.
 
-Before a guest starts its VFs are brought to the baseline and then to what
-their network says, and afterwards to the baseline again; each time that is
-read back. KubeVirt may call a hook several times for one event, and while
-the guest runs: a VF that its guest has is never touched.
+Before a guest starts, its VFs are reset to the baseline and then set as their
+network requires; after it stops, they are reset again. Each change is read
+back. KubeVirt may call a hook several times for one event, and while the
+guest runs, so a VF that a guest is using is never touched.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ from sriov_rt.request.words import Guest
 
 LOG = logging.getLogger(__name__)
 
-#: Points that KubeVirt has and at which there is nothing to do.
+#: KubeVirt's hook points at which there is nothing to do.
 _IDLE = frozenset(
     {
         "PostVMStart",
@@ -71,14 +71,14 @@ CLOSE_S = 10.0
 
 
 class NodeHook:
-    """Cleans the VFs of VMIs, and refuses VMIs that this node cannot hold.
+    """Cleans the VFs of VMIs, and refuses VMIs that this node cannot run.
 
-    :param vfs: the verbs on VFs; they refuse those in use.
-    :param pods: gives the pods of this node with their devices.
-    :param network: gives the settings that a VF's network wants.
-    :param observe: gives the facts of the node.
-    :param owners: makes what tells which process has a VF.
-    :param clock: of bounded waits.
+    :param vfs: operations on VFs, which refuse VFs in use.
+    :param pods: returns the pods of this node with their devices.
+    :param network: returns the settings that a VF's network requires.
+    :param observe: returns the facts of the node.
+    :param owners: returns a lookup of the process that uses a VF.
+    :param clock: clock for bounded waits.
     """
 
     def __init__(
@@ -100,9 +100,9 @@ class NodeHook:
         self._lock = threading.Lock()
 
     def execute(self, data: bytes) -> bytes:
-        """Answer an ExecuteNodeHookRequest with its response, which is empty.
+        """Answer an ExecuteNodeHookRequest with an empty response.
 
-        :raises CallRejected: if it is none, or the point is unknown.
+        :raises CallRejected: if it is malformed, or the point is unknown.
         :raises SriovRtError: if the VMI cannot start, or its VFs cannot be
             cleaned.
         """
@@ -132,10 +132,10 @@ class NodeHook:
             self._start(vmi)
 
     def sweep(self) -> None:
-        """Clean what VMIs have left that no hook was called for.
+        """Clean the VFs of VMIs that ended without a call of the hook.
 
-        That is so after a migration for the VFs on its source, and after
-        this server was away.
+        This happens on the source of a migration, and while this server is
+        down.
         """
         with self._lock:
             found = self._tenancies.of_kind(Kind.VMI)
@@ -176,7 +176,7 @@ class NodeHook:
             self._prepare(vf, vmi)
 
     def _judge(self, request: Request) -> None:
-        """Refuse what this node cannot satisfy, if anything is requested."""
+        """Refuse a request that this node cannot satisfy."""
         of_host = dataclasses.replace(
             request, guest=Guest.STANDARD, keep=frozenset()
         )
@@ -189,14 +189,14 @@ class NodeHook:
             raise HookRefused("; ".join(texts))
 
     def _located(self, address: str) -> VfId | None:
-        """Return the VF of an address; None for a device that is no VF."""
+        """Return the VF with an address; None for any other device."""
         try:
             return self._vfs.locate(address)
         except (NotAVf, NoSuchDevice):
             return None
 
     def _prepare(self, vf: VfId, vmi: Vmi) -> None:
-        """Make a VF ready for a VMI, unless its guest has it already."""
+        """Prepare a VF for a VMI, unless its guest uses it already."""
         owner = self._owner(vf)
         if owner is not None and owner.endswith(f" guest={vmi.domain}"):
             LOG.info("vf=%s vmi=%s in use by its guest", vf.address, vmi)
@@ -228,7 +228,7 @@ class NodeHook:
         if settings is not None:
             (plan,) = self._vfs.plan_all({vf: settings}, required=False)
             if is_ready and not plan.steps:
-                # A MAC is written even if it is there, which resets some VFs.
+                # A MAC is written even if unchanged, which resets some VFs.
                 return
             self._vfs.apply(plan)
             LOG.info("vf=%s vmi=%s %s", vf.address, vmi, _brief(settings))
@@ -264,15 +264,15 @@ class NodeHook:
             raise HookRefused("; ".join(problems))
 
     def _clean(self, address: str, holder: Holder, wait_s: float) -> None:
-        """Bring a VF to the baseline and read it back; keep why not.
+        """Reset a VF to the baseline and verify it; record a failure.
 
-        :param wait_s: for whoever has it to let go, seconds.
+        :param wait_s: longest wait for its user to close it, seconds.
         """
         with self._tenancies.locked(address):
             vf = self._located(address)
             now = self._tenancies.get(address).of(Kind.VMI)
             if vf is None or now is None or now.id != holder.id:
-                # Gone with its PF's VFs, or another VMI's by now.
+                # Its PF's VFs were removed, or another VMI has it by now.
                 return
             self._clean_alone(vf, holder, wait_s)
 
@@ -300,7 +300,7 @@ class NodeHook:
         return vf is not None and self._owner(vf) is not None
 
     def _owner(self, vf: VfId) -> str | None:
-        """Return who has a VF: a clause; None for nobody."""
+        """Return the user of a VF, as a clause; None if it is unused."""
         owner = self._owners().of(vf, self._vfs.observe(vf).device)
         if isinstance(owner, Unknown):
             return f"somebody perhaps ({owner.reason})"
@@ -308,7 +308,7 @@ class NodeHook:
 
 
 def _owners(pods: Sequence[Pod]) -> Mapping[str, Pod]:
-    """Return VF to the pod that kubelet has given it to."""
+    """Return each VF with the pod that kubelet has assigned it to."""
     return {vf: pod for pod in pods for vf in pod.devices}
 
 
@@ -318,7 +318,7 @@ def _is_of(pod: Pod, holder: Holder) -> bool:
 
 
 def _is_launcher(holder: Holder, vmi: Vmi) -> bool:
-    """Return whether a pod is that of a VMI; one without a name may be."""
+    """Return whether a holder may be a VMI's pod; one without a name may."""
     namespace, _, name = holder.name.partition("/")
     pod = Pod(namespace, name, frozenset())
     return not holder.name or pod.is_launcher(vmi.namespace, vmi.name)

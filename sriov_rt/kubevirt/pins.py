@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Guest hook that checks the pins of a realtime VMI, and changes none."""
+"""Guest hook that checks, but never changes, the pins of a realtime VMI."""
 
 from sriov_rt.guest import cpu_placement
 from sriov_rt.guest.domain import Domain
@@ -15,11 +15,11 @@ from sriov_rt.parse.cpulist import format_cpu_list
 
 
 class Pins:
-    """Refuses a realtime VMI whose threads are not where they have to be.
+    """Refuses a realtime VMI whose threads are on the wrong pCPUs.
 
-    virt-launcher pins within the pod's cpuset, which kubelet has chosen: no
-    thread can be put anywhere else. Schedulers and memory locks are set by
-    virt-handler once the guest runs, so none is looked for here.
+    virt-launcher pins within the pod's cpuset, which kubelet has chosen, so
+    threads cannot be moved elsewhere. Schedulers and memory locks are not
+    checked, because virt-handler sets them once the guest runs.
     """
 
     def __init__(self, vmi: Vmi) -> None:
@@ -56,7 +56,7 @@ def _check_others(taken: CpuSet, domain: Domain, report: Recorder) -> None:
     placed = [
         cpus for _, cpus in cpusets(domain.tunes("emulatorpin"), "cpuset")
     ]
-    # Without a pin they are on all CPUs of the pod.
+    # Without pins these threads are on all CPUs of the pod.
     if on := taken if not placed else taken & CpuSet().union(*placed):
         report.refuse(reason("emulator_on_vcpus", cpus=format_cpu_list(on)))
     where = {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Devices that kubelet has given to pods of this node.
+"""Devices that kubelet has assigned to pods of this node.
 
 kubelet's PodResources API, ``v1.PodResourcesLister``
 (k8s.io/kubelet/pkg/apis/podresources/v1/api.proto).
@@ -20,14 +20,14 @@ from sriov_rt.parse import pci
 
 _LIST = "/v1.PodResourcesLister/List"
 
-#: Bytes: 250 pods, as kubelets may have, with 64 devices each.
+#: Bytes, enough for a node with 250 pods of 64 devices each.
 _MAX_MESSAGE = 16 * 1024 * 1024
 _TIMEOUT_S = 5.0
 
 
 @functools.cache
 def kinds() -> Mapping[str, Any]:
-    """Return the messages by their names."""
+    """Return the messages by name."""
     return messages.build(
         "v1",
         {
@@ -52,15 +52,15 @@ def kinds() -> Mapping[str, Any]:
     )
 
 
-#: What generateName appends, and the most characters that it leaves before
-#: that (SimpleNameGenerator of k8s.io/apiserver).
+#: The suffix that generateName appends, and the most characters before it
+#: (SimpleNameGenerator of k8s.io/apiserver).
 _SUFFIX = r"[a-z0-9]{5}"
 _MAX_BASE = 58
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod and the PCI devices that it has."""
+    """A pod and its PCI devices."""
 
     namespace: str
     name: str
@@ -69,9 +69,8 @@ class Pod:
     def is_launcher(self, namespace: str, vmi: str) -> bool:
         """Return whether it is a virt-launcher of a VMI.
 
-        Its name is made by the API server from
-        ``virt-launcher-VMI-`` (renderLaunchManifest of KubeVirt), of which it
-        keeps the beginning if that is too long.
+        The API server makes its name from ``virt-launcher-VMI-``
+        (renderLaunchManifest of KubeVirt), cut at the end if it is too long.
         """
         base = f"virt-launcher-{vmi}-"[:_MAX_BASE]
         return self.namespace == namespace and bool(
@@ -82,10 +81,10 @@ class Pod:
 def pods(socket: str) -> tuple[Pod, ...]:
     """Return the pods of this node that have PCI devices.
 
-    :param socket: of kubelet's API.
+    :param socket: path of the socket of kubelet's API.
     :raises SriovRtError: if kubelet does not answer.
     """
-    # Here, for it is an extra of the package.
+    # Imported here because it is an extra of the package.
     import grpc
 
     options = (("grpc.max_receive_message_length", _MAX_MESSAGE),)
@@ -114,7 +113,7 @@ def pods(socket: str) -> tuple[Pod, ...]:
 
 
 def _devices(pod: Any) -> frozenset[str]:
-    """Return the PCI devices of a pod: plugins name them by address."""
+    """Return the PCI devices of a pod, which plugins name by address."""
     found = set()
     for container in pod.containers:
         for devices in container.devices:
@@ -122,5 +121,5 @@ def _devices(pod: Any) -> frozenset[str]:
                 try:
                     found.add(str(pci.PciAddress.parse(text)))
                 except errors.ParseError:
-                    continue  # of another kind, such as /dev/kvm's
+                    continue  # another kind of device, such as /dev/kvm
     return frozenset(found)

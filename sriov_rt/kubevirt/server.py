@@ -21,20 +21,20 @@ from sriov_rt.parse.text import masked
 
 LOG = logging.getLogger(__name__)
 
-#: Bytes in and out; of a KubeVirt client the latter is gRPC's default.
+#: Longest message in and out, bytes; the latter is the default of clients.
 MAX_MESSAGE = 4 * 1024 * 1024
 
-#: Calls under way at a time; a pod has one, a node some.
+#: Concurrent calls: a pod makes one, a node a few.
 _THREADS = 4
 
-#: Calls that may wait beside those.
+#: Calls that may wait in addition.
 _MOST_CALLS = 64
 
-#: The longest sentence, in characters: gRPC's clients take 8 KiB of
-#: metadata, in which one may be nine bytes.
+#: The longest sentence, in characters: gRPC's clients accept 8 KiB of
+#: metadata, in which a character may take nine bytes.
 _MAX_SENTENCE = 800
 
-#: sockaddr_un.sun_path holds as many bytes, the last of them NUL.
+#: Longest path, bytes: sockaddr_un.sun_path has 108 with the final NUL.
 _MAX_PATH = 107
 
 #: Seconds for calls to end when the server is stopped.
@@ -55,7 +55,7 @@ class SocketUnusable(exceptions.SriovRtError):
 
 
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """The methods of a server; of any other it says which there are."""
+    """The methods of a server; any other call gets their list as error."""
 
     def __init__(self, calls: Mapping[str, Call]) -> None:
         self._known = {
@@ -107,7 +107,7 @@ def _handler(name: str, call: Call) -> Any:
 
 
 def _line(sentence: str) -> str:
-    """Return a sentence on one line, not too long for gRPC."""
+    """Return a sentence as one line, cut to gRPC's limit."""
     text = " ".join(exceptions.plain(sentence).split())
     if len(text) > _MAX_SENTENCE:
         text = f"{text[: _MAX_SENTENCE - 3]}..."
@@ -117,9 +117,9 @@ def _line(sentence: str) -> str:
 def start(path: pathlib.Path, calls: Mapping[str, Call], mode: int) -> Any:
     """Return a server that listens on a socket.
 
-    :param path: of the socket; its directory has to be there.
-    :param calls: full name of a method to what answers it.
-    :raises SocketUnusable: if it cannot.
+    :param path: path of the socket; its directory has to exist.
+    :param calls: full name of a method to the function that answers it.
+    :raises SocketUnusable: if it cannot listen there.
     """
     _prepare(path)
     server = grpc.server(
@@ -147,9 +147,9 @@ def start(path: pathlib.Path, calls: Mapping[str, Call], mode: int) -> Any:
 
 
 def _prepare(path: pathlib.Path) -> None:
-    """Take a socket away that a server before this one has left.
+    """Remove a stale socket of an earlier server.
 
-    :raises SocketUnusable: for what is another's, or no socket.
+    :raises SocketUnusable: if the path is in use, or is not a socket.
     """
     if len(os.fsencode(path)) > _MAX_PATH:
         raise SocketUnusable(path, f"give a path of {_MAX_PATH} bytes at most")
@@ -186,12 +186,12 @@ def run(
     sweep: Callable[[], None] | None,
     every_s: float,
 ) -> None:
-    """Serve until it is stopped, and let calls end.
+    """Serve until it is stopped, then wait for calls to end.
 
-    :param server: what :func:`start` returned.
-    :param is_stopped: waits so many seconds at most, and returns whether a
-        signal has come.
-    :param sweep: what is done at once, and then every so many seconds.
+    :param server: server from :func:`start`.
+    :param is_stopped: waits for that many seconds at most, and returns
+        whether a signal has arrived.
+    :param sweep: called at once, and then at intervals of ``every_s``.
     """
     while True:
         if sweep is not None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The node hook over this node's kernel, kubelet and sriov-cni."""
+"""The node hook with this node's kernel, kubelet and sriov-cni."""
 
 import functools
 import pathlib
@@ -21,8 +21,8 @@ from sriov_rt.vif import tenants
 def hook(kubelet: str, cni: pathlib.Path) -> NodeHook:
     """Return the node hook.
 
-    :param kubelet: the socket of its PodResources API.
-    :param cni: the directory of sriov-cni's notes.
+    :param kubelet: path of the socket of its PodResources API.
+    :param cni: state directory of sriov-cni.
     """
     root = Root()
     name = socket.gethostname()

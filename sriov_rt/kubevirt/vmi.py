@@ -19,24 +19,22 @@ from sriov_rt.request.words import DeviceClass
 from sriov_rt.request.words import Guest
 from sriov_rt.request.words import Request
 
-#: What the names of our annotations begin with: the name of an extra spec
-#: follows.
+#: Prefix of our annotations' names; the name of an extra spec follows.
 PREFIX = "sriov-rt.openstack.org/"
 
-#: ``off`` takes the guest agent's channel out of the domain.
+#: ``off`` removes the guest agent's channel from the domain.
 AGENT = "guest_agent"
 
-#: The longest VMI that is taken, in bytes: more than etcd takes (1.5 MiB).
+#: The longest VMI that is accepted, bytes: above etcd's limit of 1.5 MiB.
 MAX_VMI = 2 * 1024 * 1024
 
 #: A UID: a UUID in lower case (apimachinery's pkg/util/uuid).
 _UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-#: Extra specs that have an annotation: what a hook can do, or a node be
-#: refused for.
+#: Extra specs that have an annotation: those that a hook can apply or check.
 SUPPORTED = ("realtime", "kernel", "max_latency_us", "guest", "keep")
 
-#: Extra specs that have none, and what a VMI has in their place.
+#: Extra specs that have no annotation, and what a VMI uses in their place.
 _ELSEWHERE: Mapping[str, str] = types.MappingProxyType(
     {
         "node_selector": "use the VMI's spec.nodeSelector or affinity",
@@ -52,7 +50,7 @@ _ELSEWHERE: Mapping[str, str] = types.MappingProxyType(
 
 
 class VmiRejected(exceptions.SriovRtError, ValueError):
-    """A document is no VMI, or its annotations ask for what cannot be.
+    """A document is not a VMI, or its annotations are invalid.
 
     :param problem: a clause, with what to do.
     """
@@ -66,11 +64,11 @@ class VmiRejected(exceptions.SriovRtError, ValueError):
 class Vmi:
     """VMI, as far as hooks read it.
 
-    :param guest_request: what its annotations ask, as extra specs.
-    :param request: the same, parsed.
-    :param keeps: devices that stay, whatever they ask.
+    :param guest_request: request of its annotations, as extra specs.
+    :param request: the same request, parsed.
+    :param keeps: devices that stay, whatever the annotations request.
     :param is_realtime: whether ``spec.domain.cpu.realtime`` is set.
-    :param mask: the realtime vCPUs by its ``mask``; None for all.
+    :param mask: the realtime vCPUs in its ``mask``; None for all.
     :param interfaces: names of its SR-IOV interfaces.
     :param has_devices: whether it has any device of the host.
     """
@@ -98,8 +96,8 @@ class Vmi:
 def parse(document: str | bytes) -> Vmi | None:
     """Return a VMI with annotations of ours; None for one without any.
 
-    :param document: JSON, as KubeVirt has it.
-    :raises VmiRejected: for what is none, or an annotation out of the
+    :param document: JSON, as KubeVirt passes it.
+    :raises VmiRejected: if it is not a VMI, or an annotation is outside the
         grammar.
     """
     try:
@@ -110,7 +108,7 @@ def parse(document: str | bytes) -> Vmi | None:
     except codec.SchemaError as error:
         raw = document if isinstance(document, bytes) else document.encode()
         if PREFIX.encode() not in raw:
-            # Whatever it is, it requests nothing.
+            # A document without our prefix requests nothing.
             return None
         raise VmiRejected(
             f"the VMI cannot be read: {error}; check that KubeVirt and "
@@ -120,9 +118,9 @@ def parse(document: str | bytes) -> Vmi | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Identity:
-    """Which VMI a call is about.
+    """Identity of the VMI that a call concerns.
 
-    :param uid: empty if that is unknown.
+    :param uid: empty if it is unknown.
     """
 
     uid: str = ""
@@ -133,7 +131,7 @@ class Identity:
 
 
 def identity(document: bytes) -> Identity:
-    """Return which VMI a document is of, whatever else is wrong with it."""
+    """Return the identity of a document's VMI, even if it is invalid."""
     try:
         metadata = _object(documents.plain(document, MAX_VMI), "metadata")
         name = f"{_text(metadata, 'namespace')}/{_text(metadata, 'name')}"
@@ -211,7 +209,7 @@ def _request(specs: Mapping[str, str], guest_request: GuestRequest) -> Request:
 _KNOWN = frozenset({*SUPPORTED, AGENT})
 _ON, _OFF = "on", "off"
 
-#: Without its channel there is no AgentConnected, no exec probe, no freeze.
+#: Without this channel there is no AgentConnected, exec probe or freeze.
 _AGENTS = frozenset({DeviceClass.CHANNEL})
 _NONE: frozenset[DeviceClass] = frozenset()
 

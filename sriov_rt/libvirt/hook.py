@@ -3,9 +3,9 @@
 """The hook program of libvirt's QEMU and LXC drivers.
 
 libvirt runs it as ``PROGRAM GUEST OPERATION STAGE EXTRA`` with the domain on
-standard input, and logs what it prints on standard error when it fails. It
-never calls libvirt, which waits for it. A guest that requests nothing costs a
-look for our namespace in its domain, and nothing else of ours is run for it.
+standard input, and logs its standard error when it fails. The program never
+calls libvirt, which is waiting for it. For a guest that requests nothing, it
+only looks for our namespace in the domain and in guests.conf.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ _INCOMING = program.incoming(MANAGER)
 class Call:
     """One call of the program by libvirt.
 
-    :param xml: of the domain; empty if libvirt gave none.
+    :param xml: XML of the domain; empty if libvirt gave none.
     """
 
     guest: str
@@ -61,7 +61,7 @@ CleanVfs = Callable[[Call, Sequence[PassedThrough]], Sequence[str]]
 
 
 def _clean_vfs(call: Call, devices: Sequence[PassedThrough]) -> Sequence[str]:
-    # Here, for what talks to rtnetlink takes long to import.
+    # Imported here because the rtnetlink modules take long to import.
     from sriov_rt.libvirt import vfs
 
     ends = answer(call.operation, call.stage) is Answer.CLEAN
@@ -74,7 +74,7 @@ def run(
     root: Root,
     clean_vfs: CleanVfs = _clean_vfs,
 ) -> Outcome:
-    """Return what to answer to a call.
+    """Return the answer to a call.
 
     :param clean_vfs: see CleanVfs.
     """
@@ -100,10 +100,10 @@ def run(
 
 
 def _request(call: Call, root: Root) -> GuestRequest | None:
-    """Return what a guest requests; its own metadata comes first.
+    """Return a guest's request; its own metadata takes precedence.
 
-    :raises ParseError: if that can't be read.
-    :raises DomainRejected: if the domain can't be.
+    :raises ParseError: if the request can't be read.
+    :raises DomainRejected: if the domain can't be read.
     """
     if metadata.REQUEST_NAMESPACE.encode() in call.xml:
         found = metadata.requested(parse_domain(call.xml))
@@ -118,9 +118,9 @@ def _prepare(
     root: Root,
     clean_vfs: CleanVfs,
 ) -> Outcome:
-    """Refuse a guest that is not what it requests; clean its VFs.
+    """Refuse a guest whose domain differs from its request; clean its VFs.
 
-    :raises Refused: if it is not, or can't be on this host.
+    :raises Refused: if it differs, or can't be met on this host.
     :raises SriovRtError: if a VF can't be cleaned.
     """
     rendered = program.admit(
@@ -140,7 +140,7 @@ def _prepare(
 def _arrive(call: Call, request: GuestRequest, root: Root) -> Outcome:
     """Return the domain of a guest that is migrated here or restored.
 
-    :raises Refused: if this host can't give what it requests.
+    :raises Refused: if this host can't meet its request.
     """
     rendered = program.admit(
         call.xml, request, _INCOMING, root, Claims(root).claim
@@ -155,7 +155,7 @@ def _release(
     root: Root,
     clean_vfs: CleanVfs,
 ) -> Outcome:
-    """End the claim of a guest and clean its VFs; after a failed start, too.
+    """Release a guest's claim and clean its VFs, also after a failed start.
 
     :raises SriovRtError: if either cannot be done.
     """
@@ -170,7 +170,7 @@ def _release(
 
 
 def _changes(report: Report) -> str:
-    """Return what a domain lacks of its request; empty if nothing."""
+    """Return the changes that a domain still needs; empty if none."""
     texts = [
         f"{each.action} {each.element} {each.detail}".rstrip()
         for each in report.changes
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str], xml: bytes) -> int:
     """Run the program and return its exit code.
 
     :param arguments: without the program's name.
-    :param xml: what standard input had.
+    :param xml: domain from standard input.
     """
     guest, operation, stage = [*arguments, "", "", ""][:3]
     call = Call(guest, operation, stage, xml)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operations that libvirt calls a hook program for, and what each allows.
+"""Operations for which libvirt calls a hook program, and their answers.
 
 https://libvirt.org/hooks.html; seen with 9.0.
 """
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 class Answer(enum.Enum):
     """Effect of the program's answer to an operation.
 
-    VETO: another exit code than 0 keeps the guest from being started.
-    CONFIRM: another one ends it, before anybody knows it as started. FILTER:
-    what is printed takes the place of the domain, and another exit code stops
-    the operation. CLEAN: nothing, the guest has ended. NOTHING: with
-    ``reconnect`` an exit code other than 0 kills a guest that runs.
+    VETO: an exit code other than 0 prevents the start. CONFIRM: it stops the
+    guest before libvirt reports it as started. FILTER: the output replaces
+    the domain, and an exit code other than 0 stops the operation. CLEAN: no
+    effect, as the guest has ended. NOTHING: nothing may be done; in
+    ``reconnect`` an exit code other than 0 kills a running guest.
     """
 
     VETO = enum.auto()
@@ -27,8 +27,8 @@ class Answer(enum.Enum):
     NOTHING = enum.auto()
 
 
-#: Operation and sub-operation to what may be answered. ``prepare`` comes when
-#: no device is touched yet; ``start begin`` allows a veto too, and ``started
+#: Operation and sub-operation to its answer. ``prepare`` is called before any
+#: device is touched. ``start begin`` allows a veto too, and so does ``started
 #: begin``, by which time libvirt has written the guest's status.
 _ANSWERS: Mapping[tuple[str, str], Answer] = types.MappingProxyType(
     {
@@ -42,9 +42,9 @@ _ANSWERS: Mapping[tuple[str, str], Answer] = types.MappingProxyType(
 
 
 def answer(operation: str, stage: str) -> Answer:
-    """Return what may be answered to an operation.
+    """Return the kind of answer to an operation.
 
-    Of one that is not known nothing is known either: it may be a
-    ``reconnect`` of a later libvirt.
+    An unknown operation gets NOTHING: it may be like ``reconnect``, from a
+    later libvirt.
     """
     return _ANSWERS.get((operation, stage), Answer.NOTHING)

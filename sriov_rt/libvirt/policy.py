@@ -2,11 +2,10 @@
 
 """Requests of guests by their names: ``/etc/sriov_rt/guests.conf``.
 
-A section is a pattern of names, in the grammar of a shell's file names; its
-lines are extra specs without their namespace. The first section that has a
-guest's name counts. A line that cannot be read makes its section one that
-every guest of its pattern is refused for: nobody starts without what the
-operator meant to request.
+A section's heading is a pattern of names, as in a shell; its lines are extra
+specs without their namespace. The first section that matches a guest's name
+applies. If a line cannot be read, all guests that match its section are
+refused: no guest starts without what the operator meant to request.
 """
 
 import dataclasses
@@ -25,8 +24,8 @@ PATH = "etc/sriov_rt/guests.conf"
 #: The longest file, in bytes.
 MAX_FILE = 256 * 1024
 
-#: The longest pattern, in characters; libvirt's names have no limit but that
-#: of a file's name.
+#: The longest pattern, in characters; libvirt limits a name only by the
+#: longest name of a file.
 MAX_PATTERN = 255
 
 _WHAT = "guests.conf"
@@ -36,9 +35,9 @@ _WHAT = "guests.conf"
 class Section:
     """Guests of one pattern.
 
-    :param values: by name.
-    :param problem: of the first line that can't be read; empty if there is
-        none.
+    :param values: values by name.
+    :param problem: problem of the first line that can't be read; empty if
+        there is none.
     """
 
     pattern: str
@@ -49,8 +48,8 @@ class Section:
 def requested(root: Root, name: str) -> GuestRequest | None:
     """Return what the operator requests for a guest, None if nothing.
 
-    A file that is not there, or that the caller may not read, requests
-    nothing: that of a session's daemon is the user's own.
+    A file that is missing, or that the caller may not read, requests nothing:
+    a guest of a session daemon is the user's own.
 
     :raises ParseError: if the section of the guest can't be read.
     """
@@ -78,7 +77,7 @@ def sections(text: str) -> Iterator[Section]:
             section = _begun(words, number)
         elif section is not None and not section.problem:
             section = _continued(section, words, number)
-        # A line before the first section is of no guest.
+        # A line before the first section applies to no guest.
     if section is not None:
         yield section
 

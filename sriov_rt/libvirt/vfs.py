@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""VFs of a guest: at the baseline before it has them, and after."""
+"""Reset of a guest's VFs to the baseline, before and after its use."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ from sriov_rt.vif import tenants
 
 _DOMAIN = MANAGERS[Kind.DOMAIN]
 
-#: The longest name of a domain that is kept, in characters.
+#: The longest name of a domain that is recorded, in characters.
 _MAX_NAME = 255
 
 
@@ -38,12 +38,12 @@ def prepare(
 ) -> tuple[str, ...]:
     """Bring the VFs among some PCI devices to the baseline, for a domain.
 
-    What uses one is asked for, whatever there is to be set.
+    A VF in use is refused even if there is nothing to set.
 
-    :param domain: its name, which is written down.
+    :param domain: name of the domain, which is recorded as the VFs' owner.
     :returns: the addresses of the VFs.
-    :raises MacInUse: if a VF is to have a MAC that another one has.
-    :raises NicError: for the first that can't be; the others are clean.
+    :raises MacInUse: if a requested MAC belongs to another VF.
+    :raises NicError: for the first VF that fails; the others are clean.
     """
     holder = Holder(Kind.DOMAIN, domain[:_MAX_NAME])
 
@@ -64,8 +64,8 @@ def release(
 ) -> tuple[str, ...]:
     """Bring the VFs that a domain had to the baseline; see :func:`prepare`.
 
-    Those that somebody else has are left alone: the domain's start was
-    refused for them.
+    VFs with another owner are left alone: the domain's start was refused
+    because of them.
     """
 
     def act(vf: VfId, device: PassedThrough) -> None:
@@ -115,10 +115,10 @@ def _each(
 def _reset(
     vfs: Vfs, vf: VfId, holder: Holder, managed: bool, depth: Reset
 ) -> None:
-    """Reset a VF; one that can't be is quarantined.
+    """Reset a VF; quarantine it if that fails.
 
-    One that libvirt manages is given back to the host if vfio-pci still has
-    it; any other keeps its driver, which somebody has chosen for it.
+    A VF that libvirt manages is given back to the host if it is still bound
+    to vfio-pci. Any other keeps its driver, which the operator has chosen.
     """
     try:
         if managed and is_vfio(vfs.observe(vf).driver):

@@ -33,7 +33,7 @@ MAX_FILE = 256 * 1024
 MAX_NAME = 19
 
 
-#: The release of Kubernetes from which on MutatingAdmissionPolicy is v1. 1.34
+#: The first release of Kubernetes with v1 of MutatingAdmissionPolicy. 1.34
 #: and 1.35 have v1beta1, behind a feature gate.
 MUTATING_V1 = (1, 36)
 
@@ -79,9 +79,9 @@ class AddonUnknown(errors.MagnumError):
 class Addon:
     """Manifests that a cluster gets if one of its nodegroups needs them.
 
-    :param namespace: of objects that do not state one.
+    :param namespace: namespace of objects that do not state one.
     :param nodes: labels of the nodes that need it.
-    :param images: name to the reference that the manifests hold.
+    :param images: name to the reference in the manifests.
     :param manifests: name of a file to its text.
     """
 
@@ -102,9 +102,9 @@ class Addon:
     ) -> dict[str, str]:
         """Return the manifests by file, with images replaced.
 
-        :param images: name to a reference; the others stay.
-        :param kubernetes: the cluster's release; one that serves all versions
-            of the files by default.
+        :param images: name to a new reference; other images are unchanged.
+        :param kubernetes: the cluster's release; by default one that serves
+            all API versions in the files.
         """
         found = {}
         for file, text in self.manifests.items():
@@ -117,9 +117,9 @@ class Addon:
 
 
 def for_kubernetes(text: str, release: str | None) -> str:
-    """Return manifests as an API server of a release serves them.
+    """Return manifests with the API versions of a Kubernetes release.
 
-    :param text: with the versions of the newest one.
+    :param text: manifests with the versions of the newest release.
     :param release: such as 1.35.2; the newest by default.
     """
     found = _RELEASE.match(release or "")
@@ -197,7 +197,7 @@ def select(
 ) -> tuple[Addon, ...]:
     """Return the add-ons that the operator has enabled.
 
-    :param names: of add-ons; None for all.
+    :param names: names of add-ons; None for all.
     :raises AddonUnknown: if there is no add-on of a name.
     """
     if names is None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Admission of nodegroups: rendered, and judged by traits and by hosts."""
+"""Admission of nodegroups, judged by rendering, traits and hosts."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping

@@ -26,7 +26,7 @@ from sriov_rt.magnum import errors
 
 LOG = logging.getLogger(__name__)
 
-#: Path of the only request that is read, the creation of a nodegroup.
+#: Path of the only request that is checked, the creation of a nodegroup.
 _PATH = re.compile(r"/v1/clusters/([^/]{1,255})/nodegroups/?")
 
 #: Largest body in bytes that is read; Magnum judges larger ones.
@@ -91,7 +91,7 @@ def _why_not(environ: dict[str, Any], cluster: str) -> str | None:
 
 
 def _body(environ: dict[str, Any]) -> Any:
-    """Return the body, and leave it to be read again."""
+    """Return the body, and restore it for the next reader."""
     length = int(environ.get("CONTENT_LENGTH") or 0)
     if not 0 < length <= MAX_BODY:
         return None
@@ -143,7 +143,7 @@ def _refuse(start_response: Start, why: str) -> list[bytes]:
     fault = {
         "status": 400,
         "code": "client",
-        # Of an error python-magnumclient shows the title alone.
+        # python-magnumclient shows only the title of an error.
         "title": why,
         "detail": why,
         "links": [],

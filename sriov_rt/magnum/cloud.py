@@ -2,8 +2,8 @@
 
 """Flavors, networks and hosts of the cloud, read by REST.
 
-Supported releases of Magnum have different clients of Nova, and none of
-Placement.
+Supported releases of Magnum have different Nova clients, and no Placement
+client.
 """
 
 from collections.abc import Iterable
@@ -33,14 +33,15 @@ MAX_PAGES = 100
 
 
 def flavors(client: Adapter) -> Mapping[str, Flavor]:
-    """Return the user's flavors by id and by name; an id comes first.
+    """Return the user's flavors by id and name; an id takes precedence.
 
-    :param client: of Nova, as the user.
-    :raises CloudUnusable: where Nova gives no usable answer.
+    :param client: client of Nova, as the user.
+    :raises CloudUnusable: if Nova gives no usable answer.
     """
     by_id: dict[str, Flavor] = {}
     by_name: dict[str, Flavor] = {}
-    # An administrator sees the private ones too; nobody else is affected.
+    # With it an administrator sees private flavors too; for users it changes
+    # nothing.
     params = {"is_public": "None"}
     for _ in range(MAX_PAGES):
         found = _get(
@@ -59,10 +60,10 @@ def flavors(client: Adapter) -> Mapping[str, Flavor]:
 
 
 def networks(client: Adapter) -> Networks:
-    """Return the UUIDs of the user's networks; a UUID comes before a name.
+    """Return UUIDs of the user's networks; a UUID precedes equal names.
 
-    :param client: of Neutron, as the user.
-    :raises CloudUnusable: where Neutron gives no usable answer.
+    :param client: client of Neutron, as the user.
+    :raises CloudUnusable: if Neutron gives no usable answer.
     """
     by_id: dict[str, list[str]] = {}
     by_name: dict[str, list[str]] = {}
@@ -92,8 +93,8 @@ def networks(client: Adapter) -> Networks:
 def has_host(client: Adapter, traits: Iterable[str]) -> bool:
     """Return whether a resource provider has all of these traits.
 
-    :param client: of Placement, as an administrator.
-    :raises CloudUnusable: where Placement gives no usable answer.
+    :param client: client of Placement, as an administrator.
+    :raises CloudUnusable: if Placement gives no usable answer.
     """
     try:
         found = _get(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cluster driver ``sriov_rt`` of Magnum, over that of magnum-capi-helm."""
+"""Magnum's cluster driver ``sriov_rt``, based on magnum-capi-helm's."""
 
 import pathlib
 from collections.abc import Collection
@@ -51,7 +51,7 @@ class Driver(driver.Driver):  # type: ignore[misc]
 
     @property
     def provides(self) -> list[dict[str, str]]:
-        """Nothing: a template selects this driver by its name alone."""
+        """Return nothing: a template selects this driver only by name."""
         return []
 
     def get_monitor(self, context: Any, cluster: Object) -> monitor.Monitor:
@@ -63,8 +63,8 @@ class Driver(driver.Driver):  # type: ignore[misc]
     ) -> None:
         """Check that a nodegroup can be rendered; hosts are not judged.
 
-        :param group: need not be in the database.
-        :raises NodegroupRefused: if it cannot be.
+        :param group: a nodegroup, which need not be in the database.
+        :raises NodegroupRefused: if it cannot be rendered.
         """
         self._begin(context, cluster, [group]).render(objects.group(group))
 
@@ -73,7 +73,7 @@ class Driver(driver.Driver):  # type: ignore[misc]
     def create_cluster(
         self, context: Any, cluster: Object, cluster_create_timeout: int
     ) -> None:
-        """Create a cluster; nothing is made if a nodegroup is refused."""
+        """Create a cluster, unless one of its nodegroups is refused."""
         with status_reason.sentences(cluster, status_reason.AFTER_CREATE):
             groups = objects.workers(cluster.nodegroups)
             under_way = self._begin(context, cluster, groups)
@@ -109,7 +109,7 @@ class Driver(driver.Driver):  # type: ignore[misc]
         nodes_to_remove: Any,
         nodegroup: Object = None,
     ) -> None:
-        """Resize a nodegroup; one that shrinks is never refused."""
+        """Resize a nodegroup; shrinking is never refused."""
         with status_reason.sentences(cluster, status_reason.AFTER_UPDATE):
             resized = objects.workers([nodegroup or cluster.default_ng_worker])
             under_way = self._begin(context, cluster, resized)
@@ -138,7 +138,7 @@ class Driver(driver.Driver):  # type: ignore[misc]
         with status_reason.sentences(cluster, status_reason.AFTER_UPDATE):
             groups = objects.workers(cluster.nodegroups)
             under_way = self._begin(context, cluster, [])
-            # The upgrade puts every nodegroup to UPDATE_IN_PROGRESS.
+            # The upgrade sets every nodegroup to UPDATE_IN_PROGRESS.
             out = {
                 each.uuid: each.status
                 for each in groups
@@ -196,23 +196,23 @@ class Driver(driver.Driver):  # type: ignore[misc]
     def delete_nodegroup(
         self, context: Any, cluster: Object, nodegroup: Object
     ) -> None:
-        """Delete a nodegroup, whatever its flavor is."""
+        """Delete a nodegroup, whatever its flavor."""
         with status_reason.sentences(cluster, status_reason.AFTER_NODEGROUP):
-            # Of two nodegroups with one chart name the older one was built.
+            # If two nodegroups have one chart name, the older one was built.
             owner = objects.owner(cluster, nodegroup)
             gone = [owner] if owner.uuid == nodegroup.uuid else []
             self._begin(context, cluster, [], gone)
             super().delete_nodegroup(context, cluster, nodegroup)
 
     def delete_cluster(self, context: Any, cluster: Object) -> None:
-        """Delete a cluster, whatever its flavors are."""
+        """Delete a cluster, whatever its flavors."""
         with status_reason.sentences(cluster, status_reason.AFTER_DELETE):
             super().delete_cluster(context, cluster)
 
     def update_cluster_status(
         self, context: Any, cluster: Object, *args: Any, **kwargs: Any
     ) -> None:
-        """Update the status; without an answer it stays until the next."""
+        """Update the status; keep it if there is no usable answer."""
         try:
             super().update_cluster_status(context, cluster, *args, **kwargs)
         except monitor.NO_ANSWER as error:
@@ -226,7 +226,7 @@ class Driver(driver.Driver):  # type: ignore[misc]
             cluster.status_reason = None
             cluster.save()
 
-    # Seams of magnum-capi-helm.
+    # Methods of magnum-capi-helm that are overridden.
 
     def _update_helm_release(
         self,
@@ -373,7 +373,7 @@ class Driver(driver.Driver):  # type: ignore[misc]
         }
 
     def _extra_networks(self, cluster: Object) -> tuple[str, ...]:
-        # As _update_helm_release of magnum-capi-helm reads them.
+        # Read as in _update_helm_release of magnum-capi-helm.
         several = self._label(
             cluster,
             "extra_network_names",

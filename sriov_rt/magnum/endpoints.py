@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Endpoints of the cloud as magnum.conf names them."""
+"""Endpoints of the cloud, as configured in magnum.conf."""
 
 from typing import Any
 

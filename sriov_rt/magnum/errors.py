@@ -22,7 +22,7 @@ class NodegroupRefused(MagnumError):
     """A nodegroup that cannot be built.
 
     :param problems: a clause each, at least one.
-    :param is_warning: whether it is built all the same, by option.
+    :param is_warning: whether an option allows to build it all the same.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class CloudUnusable(MagnumError):
     """Nova, Neutron or Placement gave no usable answer.
 
     :param why: a clause.
-    :param status: of HTTP, if it answered.
+    :param status: HTTP status, if it answered.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ def joined(problems: Sequence[str]) -> str:
 def sentence(text: str, remedy: str = "") -> str:
     """Return a text that Magnum's database accepts, whatever it quotes.
 
-    MySQL refuses characters that its character set lacks, and the failure
-    would not be saved: the text is ASCII and of bounded length.
+    The text is ASCII and of bounded length. MySQL refuses characters that its
+    character set lacks, so the failure would not be saved.
 
     :param remedy: what to do, a clause, which is never cut off.
     """

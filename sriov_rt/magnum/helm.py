@@ -15,8 +15,8 @@ from sriov_rt.magnum import errors
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds after which a Helm process cannot be running any more:
-#: magnum-capi-helm gives it five minutes.
+#: Seconds after which no Helm process can still be running:
+#: magnum-capi-helm's timeout is five minutes.
 DEAD_S = 600.0
 
 #: Helm's message for a release with a pending operation.
@@ -65,9 +65,9 @@ class Client(helm.Client):  # type: ignore[misc]
     def _recover(self, release_name: str, namespace: str) -> None:
         """Roll back a release whose Helm process was killed.
 
-        Helm ends by itself after its timeout, so an older operation has no
-        process any more. A release that was never installed can only be
-        deleted, with its cluster.
+        Helm ends by itself after its timeout, so an older operation no longer
+        has a process. A release that was never installed can only be deleted,
+        with its cluster.
 
         :raises HelmFailed: if Helm may still be running, or fails.
         """
@@ -108,7 +108,7 @@ class Client(helm.Client):  # type: ignore[misc]
             ) from error
 
     def uninstall_release(self, release_name: str, namespace: str) -> None:
-        """Uninstall a release, if it is there.
+        """Uninstall a release, if it exists.
 
         :raises HelmFailed: if Helm fails.
         """

@@ -50,12 +50,12 @@ class Hosts:
     ) -> str | None:
         """Return why no host takes a server; None if one does.
 
-        As ``sriov-rt explain`` judges hosts, and as if each were empty. The
-        first call waits for the agents' reports.
+        Hosts are judged as by ``sriov-rt explain``, and as if each were
+        empty. The first call waits for the agents' reports.
 
-        :param vcpus: of the flavor.
-        :param memory_mib: of the flavor, MiB.
-        :param max_age_s: seconds from which facts are stale.
+        :param vcpus: number of vCPUs of the flavor.
+        :param memory_mib: memory of the flavor, MiB.
+        :param max_age_s: age in seconds at which facts are stale.
         :returns: a clause.
         """
         found: dict[str, tuple[Reason, ...]] = {}

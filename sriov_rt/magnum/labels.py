@@ -2,8 +2,8 @@
 
 """Our labels of clusters and nodegroups, ``sriov_rt_*``.
 
-Users set them. A label may demand a property of the flavor, and name the
-user's networks; no label loosens anything.
+Users set them. A label may require a property of the flavor, or name networks
+of the user; no label relaxes a check.
 """
 
 import dataclasses
@@ -23,10 +23,10 @@ from sriov_rt.request import words
 
 PREFIX = "sriov_rt_"
 
-#: Also misspelt labels of ours: ``sriov_rt:vif``, ``SRIOV-RT.vif``.
+#: Matches misspelt labels of ours too: ``sriov_rt:vif``, ``SRIOV-RT.vif``.
 _MEANT = re.compile(r"sriov[^a-z0-9]{0,3}rt", re.IGNORECASE)
 
-#: The same as for extra specs, and as for names of networks in Neutron.
+#: The limit of extra specs, and of network names in Neutron.
 MAX_VALUE = grammar.MAX_VALUE
 
 #: The most fast ports of one server.
@@ -41,7 +41,7 @@ MAX_PAGES = 1024 * 1024
 #: Sizes of huge pages on x86-64, MiB.
 PAGE_MIB: Mapping[str, int] = {"2M": 2, "1G": 1024}
 
-#: Handlers of container runtimes beside runc.
+#: Handlers of container runtimes besides runc.
 RUNTIMES = ("kata-rt",)
 
 
@@ -65,7 +65,7 @@ class HugePages:
     """Huge pages that the node's kernel reserves for pods.
 
     :param size: a key of :data:`PAGE_MIB`.
-    :param count: of pages.
+    :param count: number of pages.
     """
 
     size: str
@@ -86,11 +86,11 @@ class Labels:
     :param networks: names or UUIDs in Neutron, in the order of the label;
         each node gets a fast port on each.
     :param pod_vif: how pods get interfaces on those networks.
-    :param pod_subnets: of the pods' addresses, in the order of the label.
+    :param pod_subnets: subnets of the pods' addresses, in the label's order.
     :param pods_per_node: addresses of each node in each subnet.
     :param port_security: whether fast ports have Neutron's port security.
-    :param trusted_vf: whether VFs of the nodes are trusted; None where that
-        follows from what pods have on them.
+    :param trusted_vf: whether VFs of the nodes are trusted; None derives it
+        from the pods' interfaces on them.
     """
 
     demands: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -105,7 +105,7 @@ class Labels:
 
     @property
     def pod_networks(self) -> PodNetworks | None:
-        """The networks of pods, where there are any."""
+        """The networks of pods; None if there are none."""
         if self.pod_vif is None:
             return None
         return PodNetworks(

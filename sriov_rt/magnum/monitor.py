@@ -13,8 +13,8 @@ from sriov_rt.magnum import errors
 
 LOG = logging.getLogger(__name__)
 
-#: Errors of a request to the management cluster: it is down, it refuses, or
-#: its answer is not one of a Kubernetes API server.
+#: Errors of a request to the management cluster, which is down, refuses it or
+#: does not answer like a Kubernetes API server.
 NO_ANSWER = (
     requests.RequestException,
     OSError,
@@ -50,5 +50,5 @@ class Monitor(capi_monitor.CAPIMonitor):  # type: ignore[misc]
 
 
 def unusable(error: Exception) -> errors.ManagementUnusable:
-    """Return an error of :data:`NO_ANSWER` as what it means."""
+    """Return an error of :data:`NO_ANSWER` as a ManagementUnusable."""
     return errors.ManagementUnusable(f"{type(error).__name__}: {error}")

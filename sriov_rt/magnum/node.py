@@ -11,12 +11,12 @@ from sriov_rt.magnum import node_networks
 KERNEL_SCRIPT = "/usr/local/sbin/sriov-rt-kernel-parameters"
 RUNTIME_SCRIPT = "/usr/local/sbin/sriov-rt-container-runtimes"
 NETWORK_SCRIPT = "/usr/local/sbin/sriov-rt-pod-networks"
-#: Networks of pods, on a node of Magnum's.
+#: File of the pods' networks on a Magnum node.
 NETWORK_CONFIG = "/etc/sriov-rt/pod-networks.json"
 
-# cloud-init runs a node's commands at its first boot alone. 'cloud-init
-# clean' makes the next boot a first one again, in which the parameters are
-# there and kubeadm gets its turn.
+# cloud-init runs a node's commands only at its first boot. 'cloud-init clean'
+# makes the next boot count as the first one, in which the parameters are set
+# and kubeadm is run.
 _KERNEL = """\
 #!/bin/sh
 # Managed by sriov-rt's Magnum driver: the kernel parameters of this node.
@@ -50,9 +50,9 @@ reboot
 exec sleep 3600
 """
 
-# A drop-in would replace all settings of the plugin: containerd 1 merges the
-# files that it imports plugin by plugin. So it is appended, as the chart does
-# with its registries.
+# A drop-in would replace all settings of the plugin, because containerd 1
+# merges imported files plugin by plugin. So the section is appended, as the
+# chart does with its registries.
 _RUNTIMES = """\
 #!/bin/sh
 # Managed by sriov-rt's Magnum driver: container runtimes of this node.
@@ -88,7 +88,8 @@ def kernel_parameters(words: Sequence[str]) -> dict[str, Any]:
     A node that cannot be booted with them does not join: its script ends
     before kubeadm is run, and its console says why.
 
-    :param words: such as ``nohz_full=2-3``; without blanks and quotes.
+    :param words: parameters such as ``nohz_full=2-3``, without blanks and
+        quotes.
     """
     text = _KERNEL.replace("@REQUESTED@", " ".join(words))
     return _script(KERNEL_SCRIPT, text)
@@ -117,7 +118,7 @@ def pod_networks(config: str) -> dict[str, Any]:
 def _script(path: str, text: str) -> dict[str, Any]:
     return {
         "files": [_file(path, text, "0755")],
-        # A line of cloud-init's one script, which goes on after a failure.
+        # cloud-init's script of all commands goes on after a failure.
         "preKubeadmCommands": [f"{path} || exit 1"],
     }
 

@@ -3,9 +3,9 @@
 """Configuration of Multus and the device plugin on one node.
 
 Nodes run this file unchanged, from cloud-init and before they join: it needs
-only Python 3.9 and iproute2. Addresses of a Neutron network are unique, so the
-host part of the node's own address is a number that no other node has; it
-selects the node's range of each pod subnet.
+only Python 3.9 and iproute2. Addresses in a Neutron network are unique, so
+the host part of a node's address is unique too; it selects the node's range
+of each pod subnet.
 """
 
 import ipaddress
@@ -43,7 +43,7 @@ class Unfit(Exception):
 def links(data: Object, network: str) -> list[str]:
     """Return the MAC addresses of the node's ports on a network.
 
-    :param network: its UUID.
+    :param network: UUID of the network.
     """
     ids = {
         each["link"]
@@ -60,7 +60,7 @@ def links(data: Object, network: str) -> list[str]:
 def device(mac: str) -> str:
     """Return the name of the interface with a MAC address."""
     for path in sorted((ROOT / "sys/class/net").iterdir()):
-        # A VLAN or bridge has the address of its port.
+        # A VLAN or bridge has the same MAC address as its port.
         if (path / "device").exists() and (
             path / "address"
         ).read_text().strip() == mac:
@@ -91,9 +91,9 @@ def address(name: str) -> ipaddress.IPv4Interface:
 
 
 def ipam(subnet: str, pods: int, own: ipaddress.IPv4Interface) -> Object:
-    """Return host-local's share of a pod subnet for this node.
+    """Return the IPAM section with this node's range of a pod subnet.
 
-    :param pods: addresses of each node.
+    :param pods: number of addresses of each node.
     :param own: the node's address on the network.
     """
     whole = ipaddress.IPv4Network(subnet)
@@ -116,7 +116,7 @@ def ipam(subnet: str, pods: int, own: ipaddress.IPv4Interface) -> Object:
 def plugin(config: Object, name: str, share: Object) -> Object:
     """Return the CNI configuration of a pod's interface.
 
-    :param config: this node's.
+    :param config: configuration of this node.
     :param share: IPAM section, the node's range of addresses.
     """
     if config["kind"] == "vf":

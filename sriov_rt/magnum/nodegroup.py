@@ -27,26 +27,26 @@ NODE_PREFIX = "sriov-rt.openstack.org/"
 REALTIME = NODE_PREFIX + "realtime"
 TRUE = "true"
 
-#: How kata-deploy labels nodes that have Kata, and RuntimeClasses select them.
+#: Label of kata-deploy on nodes with Kata, which RuntimeClasses select.
 KATA = "katacontainers.io/kata-runtime"
 
 #: The chart's own rule (node-group/machine-deployment.yaml).
 _NAME = re.compile(r"[a-z][a-z0-9-]+[a-z0-9]")
 
-#: What the chart calls its own group: RELEASE-control-plane is the
-#: MachineHealthCheck of both (control-plane/machine-health-check.yaml).
+#: The chart's name of the control plane, whose MachineHealthCheck a nodegroup
+#: of this name would replace (control-plane/machine-health-check.yaml).
 _CONTROL_PLANE = "control-plane"
 
 #: The chart truncates RELEASE-NAME, and Magnum looks for the full name.
 MAX_COMPONENT = 63
 
-#: Memory that the kubelet keeps for the system, MiB; EVICTION_MIB is its
+#: Memory that the kubelet reserves for the system, MiB; EVICTION_MIB is its
 #: default of evictionHard memory.available. The memory manager starts only if
 #: --reserved-memory is their sum.
 SYSTEM_MIB = 512
 EVICTION_MIB = 100
 
-#: Memory that a node needs beside huge pages, MiB.
+#: Memory that a node needs besides huge pages, MiB.
 _ORDINARY_MIB = 1024
 
 #: Name or UUID of a network to the UUIDs of matching networks.
@@ -57,7 +57,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flavor:
-    """A flavor as Nova has it.
+    """A flavor of Nova.
 
     :param extra_specs: None if policy hides them from the user.
     """
@@ -70,10 +70,10 @@ class Flavor:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nodegroup:
-    """A nodegroup as Magnum has it.
+    """A nodegroup of Magnum.
 
     :param chart_name: its name in the chart.
-    :param labels: which Magnum has merged with the cluster's.
+    :param labels: its labels, merged by Magnum with the cluster's.
     :param default: whether it is the cluster's default worker nodegroup.
     """
 
@@ -105,7 +105,7 @@ class Rendered:
     """A nodegroup that can be built.
 
     :param values: keys to add to its entry in the chart's nodeGroups.
-    :param traits: required of a host in Placement.
+    :param traits: traits that a host must have in Placement.
     """
 
     values: Mapping[str, Any]
@@ -122,10 +122,10 @@ def render(
 ) -> Rendered:
     """Return the chart values of a nodegroup.
 
-    A nodegroup without sriov_rt extra specs and labels gets Magnum's node
-    labels and taints alone.
+    A nodegroup without sriov_rt extra specs and labels gets only Magnum's
+    node labels and taints.
 
-    :param read_networks: return the networks that the user sees; called only
+    :param read_networks: returns the networks that the user sees; called only
         if the labels name networks.
     :raises NodegroupRefused: with every problem found.
     """
@@ -254,7 +254,7 @@ def _realtime_cpus(
 ) -> cpulist.CpuSet:
     """Return the node's realtime CPUs, which are the server's vCPUs.
 
-    As get_realtime_cpu_constraint of nova/virt/hardware.py reads the mask.
+    The mask is read as in get_realtime_cpu_constraint (nova/virt/hardware.py).
     """
     if flavor.extra_specs is None or not requested.realtime_cpus:
         return cpulist.CpuSet()
@@ -447,12 +447,12 @@ def _ports(
 ) -> list[dict[str, Any]]:
     """Return all ports of a node; the chart does not merge lists.
 
-    A VF is a PCI device to Nova, of VNIC type direct. Our mechanism driver
+    To Nova, a VF is a PCI device of VNIC type direct. Our mechanism driver
     binds ports of type normal on its physical networks.
 
-    To Cluster API's OpenStack provider a port with an empty list of security
-    groups has the cluster's own (``len(port.SecurityGroups) == 0`` in its
-    controllers/openstackmachine_controller.go), which Neutron refuses on a
+    Cluster API's OpenStack provider gives the cluster's security groups to a
+    port with an empty list of them (``len(port.SecurityGroups) == 0`` in its
+    controllers/openstackmachine_controller.go). Neutron refuses those on a
     network without port security.
 
     :param networks: UUIDs of the fast networks.
@@ -463,14 +463,14 @@ def _ports(
         common["disablePortSecurity"] = True
     trusted = labels.trusted_vf
     if trusted is None:
-        # A VF that is not trusted takes no MAC addresses of pods.
+        # An untrusted VF rejects the MAC addresses of pods.
         trusted = (
             labels.pod_vif is not None
             and labels.pod_vif.kind is words.VifKind.MACVLAN
         )
     if whole and trusted:
         common["profile"] = {"trustedVF": True}
-    # As magnum-capi-helm has them.
+    # The same ports as magnum-capi-helm's.
     ordinary: list[dict[str, Any]] = [
         {"network": {"name": name}, "securityGroups": []}
         for name in settings.extra_networks

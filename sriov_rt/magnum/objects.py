@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Clusters and nodegroups as Magnum has them in its database."""
+"""Clusters and nodegroups in Magnum's database."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +16,7 @@ Object = Any
 
 
 def workers(groups: Iterable[Object]) -> list[Object]:
-    """Return the nodegroups that are not the control plane's."""
+    """Return the nodegroups without the control plane."""
     return [
         each
         for each in groups
@@ -54,7 +54,7 @@ def chart_name(group: Object) -> str:
 def owner(cluster: Object, group: Object) -> Object:
     """Return the oldest nodegroup with the chart name of a nodegroup.
 
-    Machines of that chart name are those of the oldest one.
+    All machines of that chart name belong to it.
     """
     same = (
         each

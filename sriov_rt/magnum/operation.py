@@ -46,15 +46,15 @@ class Operation:
     """The nodegroups of a cluster during one operation.
 
     A refused nodegroup is built only by an operation on itself. A nodegroup
-    that was built keeps its entry even if it could not be built again: the
-    chart deletes nodegroups that it is not given. Flavors, networks and the
-    release are read once, when they are first needed.
+    that was built keeps its entry even if it could not be built again, because
+    the chart deletes nodegroups that are missing from its values. Flavors,
+    networks and the release are read once, when they are first needed.
 
-    :param read_flavors: return the user's flavors, by id and name.
-    :param read_networks: return the user's networks, by UUID and name.
-    :param read_built: return the entries of the release, by their names in
+    :param read_flavors: returns the user's flavors, by id and name.
+    :param read_networks: returns the user's networks, by UUID and name.
+    :param read_built: returns the entries of the release, by their names in
         the chart; None without a release.
-    :param named: UUIDs of the nodegroups that this operation is about.
+    :param named: UUIDs of the nodegroups that this operation concerns.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Operation:
     def flavor(self, group: str, name: str | None) -> Flavor:
         """Return a flavor by its id or name.
 
-        :param group: the name of the nodegroup that has it.
-        :raises NodegroupRefused: if there is none.
+        :param group: name of the nodegroup with this flavor.
+        :raises NodegroupRefused: if there is no such flavor.
         """
         found = self._flavors.get(name or "")
         if found is None:
@@ -108,7 +108,7 @@ class Operation:
         )
 
     def grows(self, group: Group) -> bool:
-        """Return whether a nodegroup gets more nodes than were built."""
+        """Return whether a nodegroup gets more nodes than it has."""
         before = self._entry(group)
         return before is None or _count(before) < group.count
 
@@ -134,8 +134,8 @@ class Operation:
     def entries(self, groups: Sequence[Group]) -> dict[str, Entry]:
         """Return the keys to add to each nodegroup's entry in the chart.
 
-        :param groups: all workers that the chart is given, the oldest first.
-        :returns: by UUID, without those that are not built.
+        :param groups: all workers in the chart's values, the oldest first.
+        :returns: keys by UUID, without nodegroups that are not built.
         """
         found: dict[str, Entry] = {}
         taken: dict[str, str] = {}

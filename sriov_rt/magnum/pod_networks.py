@@ -2,9 +2,9 @@
 
 """Networks of pods, from a nodegroup's labels to manifests and node files.
 
-As in the Onload operator's published set-up, a NetworkAttachmentDefinition has
-no configuration, and a file on each node names the interface and the range of
-addresses there.
+As in the published set-up of Onload's operator, a NetworkAttachmentDefinition
+has no configuration. Instead a file on each node names the interface and the
+range of addresses there.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from sriov_rt.request import words
 #: The add-on's name.
 ADDON = "pod-networks"
 
-#: Prefix of one node label for each network of its pods.
+#: Prefix of a node's labels, one for each network of its pods.
 LABEL_PREFIX = "network.sriov-rt.openstack.org/"
 
 #: Label of nodes with networks for pods.

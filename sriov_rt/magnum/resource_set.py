@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Add-ons by Cluster API's ClusterResourceSet, in the management cluster."""
+"""Add-ons in Cluster API's ClusterResourceSet of the management cluster."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ SECRET_TYPE = "addons.cluster.x-k8s.io/resource-set"  # noqa: S105
 #: Label of the chart's Cluster (openstack-cluster.selectorLabels).
 CLUSTER_LABEL = "capi.stackhpc.com/cluster"
 
-#: The label that magnum-capi-helm finds its objects by.
+#: The label by which magnum-capi-helm finds its objects.
 UUID_LABEL = "magnum.openstack.org/cluster-uuid"
 
-#: Answers of a management cluster that does not serve the kind, and of one
-#: that does not let Magnum use it: no set was ever made there.
+#: Statuses from a management cluster that does not serve the kind, or does not
+#: let Magnum use it: no set was ever created there.
 NEVER_MADE = (403, 404)
 
 
@@ -41,9 +41,9 @@ def apply(
 ) -> None:
     """Hand Cluster API the add-ons of a release's cluster.
 
-    :param client: of the management cluster.
-    :param labels: of the objects, including :data:`UUID_LABEL`.
-    :param release_of_kubernetes: the cluster's.
+    :param client: client of the management cluster.
+    :param labels: labels of the objects, including :data:`UUID_LABEL`.
+    :param release_of_kubernetes: Kubernetes release of the cluster.
     """
     names = []
     for each in addons:
@@ -79,7 +79,7 @@ def apply(
 def delete(client: kubernetes.Client, uuid: str, namespace: str) -> None:
     """Delete the set of a cluster, if there is one.
 
-    Its Secrets go with the others of the cluster, when that is deleted.
+    Its Secrets are deleted with the cluster's others, when the cluster is.
     """
     try:
         ClusterResourceSet(client).delete_all_by_label(

@@ -52,8 +52,8 @@ def note(groups: Iterable[Object], warnings: Mapping[str, str]) -> None:
 def sentences(cluster: Object, remedy: str) -> Iterator[None]:
     """Set the cluster's status_reason to the failure and its remedy.
 
-    The conductor saves the cluster when an operation fails, and sets the
-    reason itself for some operations only.
+    The conductor saves the cluster when an operation fails, but sets the
+    reason only for some operations.
     """
     try:
         yield

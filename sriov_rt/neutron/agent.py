@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from sriov_rt.service import threads
 
-#: Exit code where neutron is not installed, as for a configuration that the
-#: agent cannot work with: systemd does not start it again.
+#: Exit code if neutron is not installed, the same as for an unusable
+#: configuration: systemd does not restart the agent.
 EXIT_MISSING = 2
 
-#: Exit code after Ctrl-C while it starts: 128 and the number of SIGINT.
+#: Exit code after Ctrl-C during the start: 128 plus the number of SIGINT.
 EXIT_INTERRUPTED = 130
 
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
-        # Once it has begun, the agent takes SIGINT for itself.
+        # After its start, the agent handles SIGINT itself.
         print("sriov-rt-neutron-agent: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Settings of a VF, as a port of the stock SR-IOV agent claims them."""
+"""Settings of a VF that a port of the stock SR-IOV agent claims."""
 
 import dataclasses
 import re
@@ -14,7 +14,7 @@ from sriov_rt.parse import link
 from sriov_rt.parse import numbers
 from sriov_rt.parse import pci
 
-#: What oslo.utils' bool_from_string takes for true, as Nova reads it
+#: Words that oslo.utils' bool_from_string takes for true, as in Nova
 #: (nova/virt/libvirt/vif.py: set_vf_trusted's caller).
 _TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
 
@@ -23,13 +23,13 @@ _PORT = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """A VF that a port has.
+    """Claim of a port on a VF.
 
     :param slot: PCI address of the VF.
-    :param desired: how the VF has to be while the port has it. What Nova,
-        libvirt and the stock agent set on their own is None: they have just
-        done so. That is the MAC (the agent knows the VF by it), spoofchk,
-        the link's state, and the rates of a port with a QoS policy.
+    :param desired: settings of the VF while the port has it. Those that Nova,
+        libvirt and the stock agent have just set themselves are None: the MAC
+        (by which the agent identifies the VF), spoofchk, the link's state,
+        and the rates of a port with a QoS policy.
     """
 
     port: str
@@ -38,10 +38,10 @@ class Claim:
 
 
 def read(details: Mapping[str, Any]) -> Claim | None:
-    """Return what a port claims; None if it has no VF.
+    """Return the claim of a port; None if it has no VF.
 
-    :param details: of a port, as neutron-server gives them to the agent.
-    :raises ParseError: for what is out of the form.
+    :param details: details of the port that neutron-server sent the agent.
+    :raises ParseError: if they are malformed.
     """
     slot = _slot(details)
     if slot is None:
@@ -54,10 +54,10 @@ def read(details: Mapping[str, Any]) -> Claim | None:
 
 
 def read_unbound(details: Mapping[str, Any]) -> Claim | None:
-    """Return what a port claimed that has left; None if it had no VF.
+    """Return the claim of a port that has left; None if it had no VF.
 
-    :param details: what the agent tells of it: port_id and profile.
-    :raises ParseError: for what is out of the form.
+    :param details: port_id and profile of the port, from the agent.
+    :raises ParseError: if they are malformed.
     """
     slot = _slot(details)
     if slot is None:
@@ -69,8 +69,8 @@ def read_unbound(details: Mapping[str, Any]) -> Claim | None:
     )
 
 
-#: What a port may have its VF set to, and no more: the rest is the owner's
-#: who has the VF, or the baseline's.
+#: The only settings of its VF that a port may choose: the others belong to
+#: the VF's owner or the baseline.
 SETTABLE = frozenset(
     {
         *("vlan", "qos", "vlan_protocol", "trust"),
@@ -106,7 +106,7 @@ def _slot(details: Mapping[str, Any]) -> str | None:
 def port(value: Any) -> str:
     """Return a port's UUID.
 
-    :raises ParseError: if it is none.
+    :raises ParseError: if it is not a UUID.
     """
     text = _text(value, "port")
     if not _PORT.fullmatch(text):
@@ -122,7 +122,7 @@ def _vlan(details: Mapping[str, Any]) -> int:
 
 
 def _trusted(details: Mapping[str, Any]) -> bool:
-    # By the profile, where Neutron's own extension port_trusted puts it too
+    # In the profile, where Neutron's own extension port_trusted puts it too
     # (neutron/db/port_trusted_db.py).
     trusted = details["profile"].get("trusted")
     return str(trusted)[:80].strip().lower() in _TRUE

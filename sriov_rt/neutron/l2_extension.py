@@ -19,7 +19,7 @@ from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
-#: What the stock SR-IOV agent calls itself (sriov_nic_agent.py,
+#: Driver type of the stock SR-IOV agent (sriov_nic_agent.py,
 #: _create_agent_extension_manager).
 DRIVER_TYPE = "sriov"
 
@@ -39,12 +39,12 @@ class WrongAgent(exceptions.SriovRtError):
 class SriovRtExtension(
     l2_extension.L2AgentExtension  # type: ignore[misc]
 ):
-    """Keep VFs clean that Nova passes through itself."""
+    """Clean the VFs that Nova passes through itself."""
 
     def initialize(self, connection: Any, driver_type: str) -> None:
-        """Take up what was known; the agent calls it once at the start.
+        """Load the recorded owners; the agent calls it once at the start.
 
-        :raises WrongAgent: see there.
+        :raises WrongAgent: if the agent is not the stock SR-IOV agent.
         """
         if driver_type != DRIVER_TYPE:
             raise WrongAgent(driver_type)
@@ -63,7 +63,7 @@ class SriovRtExtension(
         self._retries.start()
 
     def handle_port(self, context: Any, data: dict[str, Any]) -> None:
-        """Set the VF of a port right; a guest has it or is about to.
+        """Correct the settings of a port's VF, before or while it is used.
 
         :param data: the port's details, from neutron-server.
         """
@@ -94,7 +94,7 @@ class SriovRtExtension(
             try:
                 self._vfs.start()
             except exceptions.SriovRtError as error:
-                # It is tried again with the first port.
+                # The first port tries it again.
                 LOG.error("host=%s %s", cfg.CONF.host, error)
         return self._cleaner.retry()
 
@@ -114,7 +114,7 @@ class SriovRtExtension(
 
 
 def _crashed() -> None:
-    # The stock agent's process is not ours to end.
+    # We must not end the stock agent's process.
     LOG.critical(
         "host=%s VFs that are in use when their ports leave are no longer "
         "cleaned; restart neutron-sriov-nic-agent",

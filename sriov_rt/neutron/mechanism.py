@@ -26,13 +26,13 @@ UNTAGGED = 0
 class SriovRtMechanismDriver(
     mech_agent.SimpleAgentMechanismDriverBase  # type: ignore[misc]
 ):
-    """Bind ports where the host's agent has parents for them.
+    """Bind ports on hosts whose agent has parents for them.
 
-    Ports of VNIC type normal only: direct and macvtap ports are claimed by
-    Nova as PCI devices, which sriovnicswitch binds.
+    Only ports of VNIC type normal are bound: Nova claims direct and macvtap
+    ports as PCI devices, which sriovnicswitch binds.
     """
 
-    # No bandwidth is counted in Placement: not responsible for any.
+    # This driver reports no bandwidth to Placement.
     resource_provider_uuid5_namespace = None
 
     def __init__(self) -> None:
@@ -41,13 +41,13 @@ class SriovRtMechanismDriver(
         super().__init__(
             options.AGENT_TYPE,
             details.VIF_TYPE,
-            # The packets do not pass the host's firewall.
+            # Packets bypass the host's firewall.
             {portbindings.CAP_PORT_FILTER: False},
             supported_vnic_types=[portbindings.VNIC_NORMAL],
         )
 
     def initialize(self) -> None:
-        """Say what will be bound; Neutron calls it once at the start."""
+        """Log the served networks; Neutron calls it once at the start."""
         if not self._networks:
             LOG.warning(
                 "[%s] physical_networks is empty: no port will be bound by "
@@ -69,15 +69,15 @@ class SriovRtMechanismDriver(
         return (constants.TYPE_FLAT, constants.TYPE_VLAN)
 
     def bind_port(self, context: Any) -> None:
-        """Bind a port if it is ours; otherwise the next driver has its turn.
+        """Bind a port if it is ours; otherwise leave it to the next driver.
 
-        :param context: of the port.
+        :param context: context of the port.
         """
         why = host_offer.refusal(context.current)
         if why is None:
             super().bind_port(context)
             return
-        # Who is at a loss is whose server would have had it of us.
+        # Warn only about a server's port on a host that we serve.
         owner = context.current.get("device_owner") or ""
         is_servers = owner.startswith(host_offer.SERVERS)
         LOG.log(
@@ -93,7 +93,7 @@ class SriovRtMechanismDriver(
     def get_mappings(self, agent: Mapping[str, Any]) -> dict[str, int]:
         """Return the physical networks that a host serves.
 
-        :param agent: as Neutron's database has it.
+        :param agent: the agent's record in Neutron's database.
         """
         parents = _offer(agent).parents
         return {
@@ -116,7 +116,7 @@ class SriovRtMechanismDriver(
         agent: Mapping[str, Any],
         segment: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Return what nova-compute on the host has to know."""
+        """Return the details that nova-compute on the host needs."""
         network = segment[api.PHYSICAL_NETWORK]
         vif = self._networks[network]
         return {
@@ -128,8 +128,8 @@ class SriovRtMechanismDriver(
         }
 
     def _insert_provisioning_block(self, context: Any) -> None:
-        # Of our own ports only. Others of VNIC type normal on the same host
-        # may have a driver whose agent nobody waits for.
+        # Block only our own ports. Another driver's ports of VNIC type normal
+        # on the same host may have no agent to wait for.
         if host_offer.refusal(context.current) is None and self._is_carried(
             context
         ):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The options that neutron-server and the agents read of ours."""
+"""Our options of neutron-server and of the agents."""
 
 from typing import Any
 
@@ -14,22 +14,22 @@ from sriov_rt.request import grammar
 from sriov_rt.request.words import Vif
 from sriov_rt.vif import host_offer
 
-#: As ``openstack network agent list`` shows our agent.
+#: Type and binary of our agent in ``openstack network agent list``.
 AGENT_TYPE = "SR-IOV RT VIF agent"
 AGENT_BINARY = "sriov-rt-neutron-agent"
 
-#: Of neutron-server.
+#: Section of neutron-server.
 ML2_GROUP = "ml2_sriov_rt"
 
-#: Of ``sriov-rt-neutron-agent``.
+#: Section of ``sriov-rt-neutron-agent``.
 AGENT_GROUP = "sriov_rt_agent"
 
-#: Of the L2 extension, in the configuration of neutron-sriov-nic-agent.
+#: Section of the L2 extension, in neutron-sriov-nic-agent's configuration.
 EXTENSION_GROUP = "sriov_rt_extension"
 
 
 class _Parsed(types.ConfigType):
-    """A type with a grammar of ours; its instances are equal."""
+    """A type with our own grammar, whose instances are equal."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -41,7 +41,7 @@ class _Parsed(types.ConfigType):
 
 
 class VifType(_Parsed):
-    """A kind of port and its mode, as ``sriov_rt:vif`` takes it."""
+    """A kind of port and its mode, in the grammar of ``sriov_rt:vif``."""
 
     def __init__(self) -> None:
         super().__init__(type_name="vif value")
@@ -58,7 +58,7 @@ class VifType(_Parsed):
 
 
 class NetworkType(_Parsed):
-    """The name of a physical network, with a kind of its own if need be."""
+    """The name of a physical network, optionally with its own kind of port."""
 
     def __init__(self) -> None:
         super().__init__(type_name="network value")
@@ -167,7 +167,7 @@ and nobody uses it; libvirt gives it back a moment after the guest has ended.
 
 
 def register_ml2(conf: cfg.ConfigOpts) -> None:
-    """Register and read what the mechanism driver needs.
+    """Register and read the options of the mechanism driver.
 
     :raises OptionRejected: for an option with a bad value.
     """
@@ -176,7 +176,7 @@ def register_ml2(conf: cfg.ConfigOpts) -> None:
 
 
 def register_agent(conf: cfg.ConfigOpts) -> None:
-    """Register what the agent reads, beside neutron's own."""
+    """Register the options that the agent reads besides neutron's own."""
     conf.register_opts(AGENT_OPTS, group=AGENT_GROUP)
 
 
@@ -189,7 +189,7 @@ def check_agent(conf: cfg.ConfigOpts) -> None:
 
 
 def register_extension(conf: cfg.ConfigOpts) -> None:
-    """Register and read what the L2 extension needs.
+    """Register and read the options of the L2 extension.
 
     :raises OptionRejected: for an option with a bad value.
     """
@@ -200,9 +200,9 @@ def register_extension(conf: cfg.ConfigOpts) -> None:
 
 
 def networks(conf: cfg.ConfigOpts) -> dict[str, Vif]:
-    """Return how ports are made on each physical network.
+    """Return the kind of port on each physical network.
 
-    :param conf: with the options of the mechanism driver.
+    :param conf: configuration with the options of the mechanism driver.
     """
     section = conf[ML2_GROUP]
     return {

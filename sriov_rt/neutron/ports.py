@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ports of this host, and what was reported of them to neutron-server."""
+"""Ports of this host, and their status as reported to neutron-server."""
 
 import dataclasses
 import enum
@@ -18,15 +18,15 @@ class PortState(enum.Enum):
     UP = enum.auto()
     #: Its administrative state is down.
     DOWN = enum.auto()
-    #: Unknown, or bound to another host as yet.
+    #: Unknown, or still bound to another host.
     ELSEWHERE = enum.auto()
 
 
 def port_state(details: Mapping[str, Any]) -> PortState:
-    """Return what a port is to be.
+    """Return the desired state of a port.
 
-    :param details: as neutron-server gives them (_get_device_details in
-        neutron/plugins/ml2/rpc.py): without ``port_id`` for a port that is
+    :param details: details from neutron-server (_get_device_details in
+        neutron/plugins/ml2/rpc.py), without ``port_id`` if the port is
         unknown, unbound or not bound here.
     """
     if "port_id" not in details:
@@ -38,7 +38,7 @@ def port_state(details: Mapping[str, Any]) -> PortState:
 class Work:
     """Ports to request from neutron-server, and ports to report to it.
 
-    :param requests: ports that are here and may have become so since.
+    :param requests: ports on this host that are new or may have changed.
     :param gone: reported ports that are no longer on this host.
     """
 
@@ -49,10 +49,10 @@ class Work:
 class Ports:
     """Reported ports, compared with existing ones; pure but for its lock.
 
-    One thread looks and tells, others (of the message queue) touch.
+    One thread looks and reports; threads of the message queue call touch().
 
-    :param retry_s: seconds after which a port is asked about again that has
-        no active binding here, or that neutron-server refused.
+    :param retry_s: seconds until a port is requested again that has no active
+        binding here, or that neutron-server refused.
     """
 
     def __init__(self, retry_s: float) -> None:
@@ -75,10 +75,10 @@ class Ports:
             self._resync = True
 
     def look(self, present: Mapping[str, Plugged], now: float) -> Work:
-        """Return what is to be done.
+        """Return the work to do.
 
-        :param present: the ports that are here, by UUID.
-        :param now: the clock, seconds.
+        :param present: the ports on this host, by UUID.
+        :param now: time of the clock, seconds.
         """
         with self._lock:
             touched, self._touched = self._touched, set()
@@ -91,7 +91,7 @@ class Ports:
         for port in self._again.keys() - present.keys():
             del self._again[port]
         for port in self._gone.keys() & present.keys():
-            # It came back before its going was told; that is what counts.
+            # It came back before it was reported as gone.
             del self._gone[port]
         return Work(
             requests=tuple(
@@ -105,20 +105,20 @@ class Ports:
         )
 
     def _is_due(self, port: str, plugged: Plugged, now: float) -> bool:
-        # One that was unplugged and plugged between two looks differs: in
-        # the number of its tap, say.
+        # A port that was unplugged and plugged again between two looks
+        # differs, for example in the number of its tap.
         if self._reported.get(port) == plugged:
             return False
         before, again = self._again.get(port, (None, now))
         return before != plugged or again <= now
 
     def reported(self, port: str, plugged: Plugged) -> None:
-        """Note that a port was reported as it is."""
+        """Note that a port's current status was reported."""
         self._reported[port] = plugged
         self._again.pop(port, None)
 
     def wait(self, port: str, plugged: Plugged, now: float) -> None:
-        """Note that a port's state is to be requested again later."""
+        """Schedule another request of a port's state."""
         self._reported.pop(port, None)
         self._again[port] = (plugged, now + self._retry_s)
 
@@ -128,11 +128,11 @@ class Ports:
             self._gone.pop(port, None)
 
     def wait_gone(self, ports: Iterable[str], now: float) -> None:
-        """Note that ports are to be reported as gone again later."""
+        """Schedule another report that ports are gone."""
         for port in ports:
             self._gone[port] = now + self._retry_s
 
     def lost(self, work: Work) -> None:
-        """Note that neutron-server was not reached: it is all to do again."""
+        """Note that neutron-server was not reached: repeat all the work."""
         with self._lock:
             self._touched |= set(work.requests)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Privileged part of the L2 extension: reads VFs, sets them.
+"""Privileged part of the L2 extension, which reads and sets VFs.
 
-The stock SR-IOV agent runs as neutron's user. There is a daemon for each
-need, root with what that takes. To set a VF is netlink's and CAP_NET_ADMIN's;
-its files in sysfs are root's, who needs no capability for files of its own.
-To know that nobody uses a VF is to look into every network namespace, which
-takes CAP_SYS_ADMIN to enter one and CAP_SYS_PTRACE to find one by its
-processes. Nothing here imports neutron, for a daemon has no need of it.
+The stock SR-IOV agent runs as neutron's user. Two daemons run as root, each
+with the capabilities that it needs. Setting a VF by netlink takes
+CAP_NET_ADMIN; its files in sysfs take no capability, as they are root's own.
+The check that nobody uses a VF looks into every network namespace. This takes
+CAP_SYS_ADMIN to enter one and CAP_SYS_PTRACE to find one by its processes.
+Nothing here imports neutron, because the daemons do not need it.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.use import Act
 from sriov_rt.parse import pci
 
-#: Sets the VF of a port, which a guest has or is about to.
+#: Sets the VF of a port, before or while a guest uses it.
 vf_set = priv_context.PrivContext(
     "sriov_rt",
     cfg_section="sriov_rt_vf_set",
@@ -60,19 +60,19 @@ vf_clean = priv_context.PrivContext(
     ],
 )
 
-#: Seconds to wait for a daemon's answer, and how many may do so.
+#: Seconds to wait for a daemon's answer, and the most concurrent calls.
 ANSWER_S = 300.0
 _calls = deadline.Calls("a call of a privileged daemon", 32)
 
-#: What goes back: the error's sentence or None, why not or None, what was
-#: changed, what the PF keeps of the VF's last use or None; in place of that,
-#: for a VF that is not idle, the MAC that alone keeps it so.
+#: Answer of a daemon: the error's sentence or None, why the VF is not idle or
+#: None, the changes, and what the PF keeps of the VF's last use or None. For
+#: a VF that is not idle the last item is its MAC, if only that is the reason.
 Answer = tuple[str | None, str | None, list[str], str | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slot:
-    """A VF that a port has, or had until it is clean.
+    """A VF of a port, until it is clean again.
 
     :param left: whether the port has left it.
     """
@@ -82,11 +82,11 @@ class Slot:
 
 
 class VfNotDone(exceptions.SriovRtError):
-    """A VF could not be looked at or set; the sentence is its error's."""
+    """A VF could not be read or set, for the reason in the sentence."""
 
 
 class NotAllowed(exceptions.SriovRtError):
-    """A service without privileges may not have that set.
+    """An unprivileged service may not change this setting.
 
     :param slot: PCI address of the VF.
     :param why: a clause.
@@ -120,12 +120,12 @@ class DaemonMissing(exceptions.SriovRtError):
 
 
 class PrivilegedVfs:
-    """The VFs of this host, by way of the daemon."""
+    """The VFs of this host, accessed through the daemons."""
 
     def start(self) -> None:
-        """Start the daemons, so that no port has to wait for that.
+        """Start the daemons, so that no port has to wait for their start.
 
-        :raises DaemonMissing: see there.
+        :raises DaemonMissing: if one does not answer.
         """
         _answered(_ready_to_set)
         _answered(_ready_to_clean)
@@ -133,8 +133,8 @@ class PrivilegedVfs:
     def assigned(self) -> Mapping[str, Slot]:
         """Return the VFs that ports have, by their PCI addresses.
 
-        :raises VfNotDone: if that cannot be read.
-        :raises DaemonMissing: see there.
+        :raises VfNotDone: if the records cannot be read.
+        :raises DaemonMissing: if the daemon does not answer.
         """
         texts = _answered(_assigned)[1]
         return {
@@ -143,11 +143,11 @@ class PrivilegedVfs:
         }
 
     def assign(self, slot: str, has: Slot | None) -> None:
-        """Write down which port has a VF, for the host's other managers.
+        """Record which port has a VF, for the host's other managers.
 
-        :param has: None for none any more.
-        :raises VfNotDone: if that cannot be.
-        :raises DaemonMissing: see there.
+        :param has: None if no port has it any more.
+        :raises VfNotDone: if the record cannot be written.
+        :raises DaemonMissing: if the daemon does not answer.
         """
         port = "" if has is None else has.port
         left = has is not None and has.left
@@ -157,10 +157,10 @@ class PrivilegedVfs:
         """Set what is known to differ; return what was changed.
 
         :param slot: PCI address of a VF.
-        :raises VfNotDone: if it could not be, with why.
-        :raises DaemonMissing: see there.
+        :raises VfNotDone: if the VF could not be set.
+        :raises DaemonMissing: if the daemon does not answer.
         """
-        # As JSON has it: a word of ours is no more than a text there.
+        # By way of JSON, which turns our enumerations into plain text.
         plain = json.loads(json.dumps(codec.to_plain(desired)))
         return _answered(lambda: _set_right(slot, plain))[1]
 
@@ -171,10 +171,10 @@ class PrivilegedVfs:
 
         :param slot: PCI address of a VF.
         :param leftover: see :func:`why_not`.
-        :returns: why it is not idle, and the MAC if that is it; or what was
-            changed, and what its PF keeps of its last use.
-        :raises VfNotDone: if it could not be, with why.
-        :raises DaemonMissing: see there.
+        :returns: why it is not idle, the changes, and what its PF keeps of
+            its last use (or, if only its MAC keeps it from being idle, that).
+        :raises VfNotDone: if the VF could not be reset.
+        :raises DaemonMissing: if the daemon does not answer.
         """
         return _answered(lambda: _clean(slot, leftover))
 
@@ -182,11 +182,11 @@ class PrivilegedVfs:
 def set_right(
     vfs: Any, slot: str, desired: VfSettings, ports: Collection[str]
 ) -> Answer:
-    """Set a VF right; see PrivilegedVfs.set_right.
+    """Correct a VF's settings; see PrivilegedVfs.set_right.
 
-    :param vfs: the verbs, :class:`sriov_rt.nic.vfs.Vfs`.
+    :param vfs: operations on VFs, :class:`sriov_rt.nic.vfs.Vfs`.
     :param ports: PCI addresses of the VFs that ports of sriov-rt are on.
-    :raises NotAllowed: for what no port of Neutron's sets on its VF.
+    :raises NotAllowed: for a setting that a Neutron port may not choose.
     """
     vf = vfs.locate(slot)
     for field in dataclasses.fields(VfSettings):
@@ -198,8 +198,8 @@ def set_right(
     state = vfs.observe(vf)
     for why in use.why_not(use.of(state, Kind.PORT), Act.SET):
         raise NotAllowed(vf.address, why)
-    # What the kernel does not tell cannot have been read back either: it is
-    # left to the baseline.
+    # A setting that the kernel does not report cannot be read back either, so
+    # it is left to the baseline.
     plan = vfs.plan(vf, differing(state.settings, desired))
     if plan.is_empty:
         return None, None, [], None
@@ -210,20 +210,19 @@ def set_right(
 def why_not(
     vf: VfState, leftover: str | None
 ) -> tuple[str | None, str | None]:
-    """Return why a VF is not to be touched yet; None if it is idle.
+    """Return why a VF must not be touched yet; None if it is idle.
 
-    A VF gets its next owner's MAC and VLAN before its guest has it: from
-    libvirt once it is off its host driver, from Nova (for macvtap) while it
-    is still there, some moments before the macvtap comes. So a VF that has
-    a MAC is left alone at first. But a guest may also have left it one, so
-    that it is taken for a leftover if nothing has come of it at the next
-    look.
+    A VF gets its next owner's MAC and VLAN before its guest has it. libvirt
+    sets them once it is unbound from its host driver; Nova (for macvtap) while
+    it is still bound, just before the macvtap appears. So a VF with a MAC is
+    left alone at first. But an earlier guest may have left the MAC, so it is
+    taken for a leftover if the VF is still unused at the next look.
 
-    Whose ports are on it the verbs on VFs know, by their records and by the
-    kernel: an alias is a label, which a tenant can set as well.
+    The operations on VFs find the ports on it by their records and from the
+    kernel. An alias is no proof, because a tenant can set it as well.
 
-    :param leftover: the MAC that was returned of it some seconds ago: it has
-        had that for long without a guest.
+    :param leftover: the MAC that this function returned some seconds ago: the
+        VF has had it all that time without a guest.
     :returns: why not, and its MAC if nothing else keeps it from being idle.
     """
     seen = use.of(vf, Kind.PORT)
@@ -237,8 +236,8 @@ def why_not(
 def clean(vfs: Any, slot: str, leftover: str | None) -> Answer:
     """Bring an idle VF to the baseline; see PrivilegedVfs.clean.
 
-    :param vfs: the verbs, :class:`sriov_rt.nic.vfs.Vfs`, which know the
-        users of VFs.
+    :param vfs: operations on VFs, :class:`sriov_rt.nic.vfs.Vfs`, which know
+        the users of VFs.
     """
     vf = vfs.locate(slot)
     with vfs.tenancies.locked(vf.address):
@@ -247,7 +246,7 @@ def clean(vfs: Any, slot: str, leftover: str | None) -> Answer:
             return None, problem, [], mac
         try:
             vfs.check(vf, Act.RESET)
-            # It must not be trusted: Nova hands it on whatever is left.
+            # Trust must be off: Nova reuses the VF whatever its settings.
             plan = vfs.plan_reset(vf, depth=MANAGERS[Kind.PORT].after)
             if not plan.is_empty:
                 vfs.apply(plan)
@@ -266,9 +265,9 @@ def assigned(tenancies: Tenancies) -> Answer:
 
 
 def assign(tenancies: Tenancies, slot: str, port: str, left: bool) -> Answer:
-    """Write down which port has a VF; see PrivilegedVfs.assign.
+    """Record which port has a VF; see PrivilegedVfs.assign.
 
-    :param port: empty for none.
+    :param port: UUID of the port; empty for none.
     """
     address = str(pci.PciAddress.parse(slot))
     if port:
@@ -309,7 +308,7 @@ def _vfs() -> Any:
 
 @functools.cache
 def _idle_vfs() -> Any:
-    """Return the verbs that touch no VF in use."""
+    """Return the operations that refuse VFs in use."""
     from sriov_rt.nic.vfs import Vfs
     from sriov_rt.vif import tenants
 
@@ -319,7 +318,7 @@ def _idle_vfs() -> Any:
 def _ports() -> Collection[str]:
     """Return the VFs that ports of sriov-rt are on, by root's records.
 
-    What a guest of Neutron's has on its VF forbids nothing here.
+    Interfaces that the guest of a Neutron port has on its VF do not count.
     """
     from sriov_rt.vif import host
     from sriov_rt.vif import tenants
@@ -333,8 +332,8 @@ def _ports() -> Collection[str]:
 
 
 def _answer(act: Callable[[], Answer]) -> Answer:
-    # The other side would make an exception again from its arguments
-    # alone, and ours take keywords.
+    # privsep rebuilds an exception from its positional arguments only, and
+    # ours take keywords.
     try:
         return act()
     except exceptions.SriovRtError as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The agent's process: its configuration, its signals, its exit code."""
+"""The agent's process: configuration, signals and exit code."""
 
 import logging
 import queue
@@ -36,7 +36,7 @@ EXIT_CONFIGURATION = 2
 
 
 def configure(arguments: Sequence[str]) -> cfg.ConfigOpts:
-    """Return the configuration, neutron's own, logging set up by it.
+    """Return neutron's configuration, after setting up logging from it.
 
     :param arguments: the command line without the program's name.
     :raises oslo_config.cfg.Error: if it cannot be read.
@@ -45,7 +45,7 @@ def configure(arguments: Sequence[str]) -> cfg.ConfigOpts:
     neutron_config.register_common_config_options()
     agent_config.register_agent_state_opts_helper(conf)
     agents_db.register_db_agents_opts(conf)
-    # neutron_lib/rpc.py reads it, but only after the first timeout.
+    # neutron_lib/rpc.py reads these, but only after the first timeout.
     service.register_service_opts(service.RPC_EXTRA_OPTS, conf)
     options.register_agent(conf)
     guru_meditation.register_options(conf)
@@ -56,7 +56,7 @@ def configure(arguments: Sequence[str]) -> cfg.ConfigOpts:
     return conf
 
 
-#: Of the program, in the names of its reports.
+#: Name of the program, used in the file names of its reports.
 NAME = "sriov-rt-neutron-agent"
 
 

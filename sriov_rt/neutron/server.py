@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""neutron-server, as the agent talks to it."""
+"""Calls from the agent to neutron-server, and its messages."""
 
 import logging
 import math
@@ -29,12 +29,12 @@ from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds after which the message queue is tried again.
+#: Seconds until the next attempt to reach the message queue.
 RETRY_S = 5.0
 
 
 class ServerOutOfReach(exceptions.SriovRtError):
-    """neutron-server did not answer, or could not do it."""
+    """neutron-server did not answer, or a call failed there."""
 
     def __init__(self, why: Exception) -> None:
         self.why = why
@@ -59,9 +59,9 @@ class Server:
         self._reports = agent_rpc.PluginReportStateAPI(topics.REPORTS)
 
     def port_states(self, ports: Sequence[str]) -> Mapping[str, PortState]:
-        """Return what ports are to be; those that failed are left out.
+        """Return the desired states of ports, without those that failed.
 
-        :raises ServerOutOfReach: see there.
+        :raises ServerOutOfReach: if the call fails.
         """
         with _reached():
             answer = self._plugin.get_devices_details_list_and_failed_devices(
@@ -72,9 +72,9 @@ class Server:
     def set_status(
         self, up: Sequence[str], down: Sequence[str]
     ) -> frozenset[str]:
-        """Say which ports are up or down; return those that it refused.
+        """Report which ports are up or down; return those that it refused.
 
-        :raises ServerOutOfReach: see there.
+        :raises ServerOutOfReach: if the call fails.
         """
         with _reached():
             answer = self._plugin.update_device_list(
@@ -87,10 +87,10 @@ class Server:
     def report(
         self, configurations: Mapping[str, Any], *, starting: bool
     ) -> bool:
-        """Report the agent's state; return whether it was thought dead.
+        """Report the agent's state; return whether it was marked as dead.
 
-        :param starting: whether this is the first time.
-        :raises ServerOutOfReach: see there.
+        :param starting: whether this is the first report.
+        :raises ServerOutOfReach: if the call fails.
         """
         state = {
             "agent_type": options.AGENT_TYPE,
@@ -109,10 +109,10 @@ class Server:
 
 
 class Bindings:
-    """Which VF each port is bound to on this host.
+    """VFs that ports are bound to on this host.
 
-    By the port itself, which reads and does no more: to ask for a device's
-    details sets the port to BUILD (_get_new_status in
+    They are read from the port itself, which has no side effect: a request of
+    a device's details sets the port to BUILD (_get_new_status in
     neutron/plugins/ml2/rpc.py).
 
     :param host: the name that Neutron calls this host by.
@@ -126,7 +126,7 @@ class Bindings:
     def slot(self, port: str) -> str | None:
         """Return the PCI address of a port's VF on this host, if any.
 
-        :raises ServerOutOfReach: see there.
+        :raises ServerOutOfReach: if the call fails.
         """
         try:
             with _reached(resources_rpc.ResourceNotFound):
@@ -150,7 +150,7 @@ class Callbacks:
     # 1.5 has binding_activate (neutron/plugins/ml2/rpc.py, AgentNotifierApi).
     target = oslo_messaging.Target(version="1.5")
 
-    #: The messages that it takes, for agent_rpc.create_consumers.
+    #: The messages that it handles, for agent_rpc.create_consumers.
     CONSUMERS = (
         (topics.PORT, topics.UPDATE),
         (topics.PORT_BINDING, topics.ACTIVATE),
@@ -162,22 +162,22 @@ class Callbacks:
         self._touched = touched
 
     def port_update(self, _context: Any, **given: Any) -> None:
-        """Hear that a port of any host has changed."""
+        """Handle a change of a port of any host."""
         port = given.get("port")
         if isinstance(port, Mapping) and isinstance(port.get("id"), str):
             self._touched(port["id"])
 
     def binding_activate(self, _context: Any, **given: Any) -> None:
-        """Hear that a port has moved to a host."""
+        """Handle the move of a port to a host."""
         port = given.get("port_id")
         if given.get("host") == self._host and isinstance(port, str):
             self._touched(port)
 
     def binding_deactivate(self, _context: Any, **_given: Any) -> None:
-        """Take note that a port has left a host; its unplugging reports it."""
+        """Ignore that a port has left a host; its unplugging reports it."""
 
     def listen(self) -> None:
-        """Hear the messages from now on, until the process ends.
+        """Receive messages from now on, until the process ends.
 
         :raises ServerOutOfReach: if the message queue cannot be reached.
         """
@@ -188,11 +188,11 @@ class Callbacks:
 
 
 class Listening:
-    """Hear neutron-server, from when the message queue is there.
+    """Thread that connects to the message queue and receives messages.
 
-    To connect waits for the queue: so it is done in a thread.
+    Connecting blocks until the queue is available, so a thread does it.
 
-    :param crashed: called if the thread meets an error it should not.
+    :param crashed: called if the thread meets an unexpected error.
     """
 
     def __init__(
@@ -202,13 +202,13 @@ class Listening:
         self._worker = Worker("listener", self._listen, crashed)
 
     def start(self) -> None:
-        """Start to connect."""
+        """Start connecting."""
         self._worker.start()
 
     def stop(self) -> None:
-        """Connect no more; the process's end closes the connection.
+        """Stop connecting; the process's end closes the connection.
 
-        To close it waits for the queue: for ever while that is away.
+        Closing it here could block for ever, while the queue is unavailable.
         """
         self._worker.stop()
 
@@ -223,9 +223,9 @@ class Listening:
 
 @contextmanager
 def _reached(*answers: type[Exception]) -> Iterator[None]:
-    """Name what keeps neutron-server from answering.
+    """Translate errors of the message queue to ServerOutOfReach.
 
-    :param answers: errors that are answers.
+    :param answers: errors to leave alone, because they are answers.
     """
     try:
         yield

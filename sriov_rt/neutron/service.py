@@ -20,13 +20,13 @@ from sriov_rt.service.worker import Worker
 from sriov_rt.vif.model import Plugged
 
 if TYPE_CHECKING:
-    # It needs neutron.
+    # It imports neutron.
     from sriov_rt.neutron.server import Server
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds from a device's event to the look: its alias and its neighbours'
-#: events come within a burst.
+#: Seconds from a device's event to the look: events of its alias and of other
+#: devices follow in a burst.
 DEBOUNCE_S = 0.1
 
 #: Delays after a failure, seconds: the first and the longest. An instance
@@ -34,7 +34,7 @@ DEBOUNCE_S = 0.1
 FIRST_DELAY_S = 1.0
 DELAY_LIMIT_S = 10.0
 
-#: Seconds from one look at quarantined ports to the next.
+#: Seconds between checks of quarantined ports.
 QUARANTINE_S = 10.0
 
 UNBOUND = "not bound to this host"
@@ -44,9 +44,9 @@ class Agent:
     """Report the ports that are really on this host to neutron-server.
 
     :param host: the name that Neutron calls this host by.
-    :param polling_s: seconds from one look to the next.
-    :param report_s: seconds from one sign of life to the next.
-    :param crashed: called if a thread meets an error it should not.
+    :param polling_s: seconds between looks at the ports.
+    :param report_s: seconds between reports of the agent's state.
+    :param crashed: called if a thread meets an unexpected error.
     :param monotonic: the clock, seconds.
     """
 
@@ -75,7 +75,7 @@ class Agent:
         self._state_backoff = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
         self._looking = Worker("ports", self.look, crashed, monotonic)
         self._living = Worker("reports", self.report, crashed, monotonic)
-        # Apart, for it may have to wait for a plug on the same parent.
+        # A separate thread: it may have to wait for a plug on a parent.
         self.quarantine = Worker(
             "quarantine", self._recheck, crashed, monotonic
         )
@@ -87,17 +87,17 @@ class Agent:
         self.quarantine.start()
 
     def stop(self) -> None:
-        """Stop the threads, without waiting for what they wait for."""
+        """Stop the threads, without waiting for calls that block them."""
         self.quarantine.stop()
         self._looking.stop()
         self._living.stop()
 
     def changed(self) -> None:
-        """Look soon: an interface came or went."""
+        """Look soon, because an interface appeared or disappeared."""
         self._looking.wake(DEBOUNCE_S)
 
     def touched(self, port: str) -> None:
-        """Look now: neutron-server says that a port has changed."""
+        """Look now, because neutron-server reports a change of a port."""
         self._ports.touch(port)
         self._looking.wake()
 
@@ -107,7 +107,7 @@ class Agent:
         self._looking.wake()
 
     def report(self) -> float:
-        """Report the agent's state; return the seconds to the next time."""
+        """Report the agent's state; return the seconds until the next."""
         try:
             self._driver = self._local.driver()
             offer = self._local.offer()
@@ -138,9 +138,9 @@ class Agent:
         return QUARANTINE_S
 
     def look(self) -> float:
-        """Report what came and went; return the seconds until due again."""
+        """Report plugged and unplugged ports; return the seconds to wait."""
         if not self._starting and self._local.driver() != self._driver:
-            # A server that comes must not find the host without parents.
+            # A new server must not find the host without parents.
             self._living.wake()
         try:
             found = {each.port: each for each in self._local.ports()}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""This host, as the agent sees it: its ports and its pools."""
+"""The agent's view of this host: its ports and its pools."""
 
 import logging
 import threading
@@ -33,10 +33,10 @@ from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)
 
-#: A port that has drifted is there; its network is the operator's to mend.
+#: States of existing ports; the operator repairs one that has drifted.
 _THERE = frozenset({State.PLUGGED, State.DRIFTED})
-#: Seconds that nova-compute may take to restart: it plugs nothing meanwhile,
-#: and is asked to plug at once when it is back.
+#: Seconds that nova-compute may take to restart. It plugs nothing meanwhile,
+#: but may receive a request to plug as soon as it is back.
 RESTART_S = 60.0
 
 
@@ -49,9 +49,9 @@ _NO_DRIVER = (
 
 
 class AnotherName(exceptions.SriovRtError):
-    """nova-compute with our driver runs here as another host.
+    """nova-compute with our driver runs here under another host name.
 
-    :param name: the agent's own.
+    :param name: host name of the agent.
     """
 
     def __init__(self, name: str) -> None:
@@ -64,13 +64,13 @@ class AnotherName(exceptions.SriovRtError):
 
 
 class ThisHost:
-    """The real one.
+    """Ports, pools and compute driver of this host.
 
     :param conf: ``[vif]`` of sriov-rt.conf; see :func:`settings`.
-    :param name: that Nova and Neutron call this host by.
-    :param root: where the kernel lists its sockets.
+    :param name: the name that Nova and Neutron call this host by.
+    :param root: root of the /proc that lists the kernel's sockets.
     :param monotonic: the clock, seconds.
-    :raises ParseError: if ``[vif] parents`` is no list of parents.
+    :raises ParseError: if ``[vif] parents`` is not a list of parents.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class ThisHost:
         self._looking = threading.Lock()
         self._driver: Driver | None = None
         self._driver_at = 0.0
-        # What was logged of its absence.
+        # The reason that was logged for the driver's absence.
         self._missing = ""
         self._plugger = plugger.of(conf)
         self._pools = Pools.parse(conf[options.GROUP].parents)
-        # What was logged: port to reason, and why none could be looked at.
+        # Logged so far: port to reason, and the error of the whole check.
         self._quarantined: dict[str, str] = {}
         self._problem = ""
 
     def recover(self) -> None:
-        """Undo or finish what was interrupted; what can't be is logged."""
+        """Undo or finish interrupted plugs and unplugs; log failures."""
         if not container.sees_host_processes():
             LOG.warning(
                 "the agent does not see the host's processes: a port in a "
@@ -129,10 +129,10 @@ class ThisHost:
             LOG.info("vf=%s idle, reset to the baseline", name)
 
     def recheck(self) -> None:
-        """Look again at quarantined ports; log each, once for a reason.
+        """Check quarantined ports again; log each once for each reason.
 
-        A VF or parent serves again once the container has ended that hid an
-        interface.
+        A VF or parent becomes usable again once the container that hid an
+        interface has ended.
         """
         try:
             found = self._plugger.recheck()
@@ -152,17 +152,17 @@ class ThisHost:
         self._quarantined = {each.port: each.reason for each in found}
 
     def ports(self) -> Sequence[Plugged]:
-        """Return the ports that are plugged, where they were plugged."""
+        """Return the ports that are plugged where they were first plugged."""
         found = self._plugger.show()
         return [each for each in found if each.state in _THERE]
 
     def driver(self) -> Driver | None:
         """Return our driver in this host's nova-compute; log a change.
 
-        It counts as running for a while after it is gone: who restarts
-        nova-compute takes no network away from the cloud.
+        It counts as running for RESTART_S after it is gone, so that a restart
+        of nova-compute takes no network from the cloud.
 
-        :returns: None where nothing would plug a port.
+        :returns: None if nothing would plug a port.
         """
         with self._looking:
             return self._look_for_driver()
@@ -186,9 +186,9 @@ class ThisHost:
         return None
 
     def offer(self) -> Offer:
-        """Return what ports can be made of.
+        """Return the parents and VFs that ports can use.
 
-        :raises AnotherName: rather than to speak for another host.
+        :raises AnotherName: if nova-compute runs under another host name.
         """
         driver = self.driver()
         if driver is None:
@@ -200,9 +200,9 @@ class ThisHost:
 
 
 def settings(path: str) -> cfg.ConfigOpts:
-    """Return this host's ``[vif]`` section, as all that plug ports read it.
+    """Return this host's ``[vif]`` section, read by all programs that plug.
 
-    :param path: of sriov-rt.conf.
+    :param path: path of sriov-rt.conf.
     :raises oslo_config.cfg.Error: if it cannot be read.
     :raises OptionRejected: for an option with a bad value.
     """

@@ -15,7 +15,7 @@ from sriov_rt.neutron.privileged import PrivilegedVfs
 from sriov_rt.neutron.privileged import Slot
 
 if TYPE_CHECKING:
-    # It needs neutron.
+    # It imports neutron.
     from sriov_rt.neutron.server import Bindings
 
 LOG = logging.getLogger(__name__)
@@ -24,15 +24,15 @@ LOG = logging.getLogger(__name__)
 class VfCleaner:
     """Owners of VFs, and the cleaning of VFs that were released.
 
-    A VF with a new owner is never cleaned, whatever order the agent tells it
-    in: it hears of the new port of a VF before it hears that the old one has
-    left. All that concerns one VF is done one after the other.
+    A VF with a new owner is never cleaned, even though the agent reports the
+    new port of a VF before it reports that the old one has left. Calls for one
+    VF are serialised.
 
-    After a start of the agent the VFs that ports had are theirs until Neutron
-    says otherwise: the agent may not have come to look at them yet.
+    After a start of the agent, ports keep their recorded VFs until Neutron
+    reports otherwise: the agent may not have handled these ports yet.
 
-    :param bindings: asked about ports that had a VF before the start.
-    :param retry_s: seconds from one look at a VF to be cleaned to the next.
+    :param bindings: bindings of ports that had a VF before the start.
+    :param retry_s: seconds between attempts to clean a VF.
     :param monotonic: the clock, seconds.
     """
 
@@ -52,8 +52,8 @@ class VfCleaner:
         self._lock = threading.Lock()
         self._busy: dict[str, threading.RLock] = {}
         self._slots = self._assigned()
-        # What a port had may have been given back meanwhile. Ports that are
-        # still here claim theirs again in the agent's first look.
+        # VFs that ports may have released meanwhile. Ports that are still
+        # here claim theirs again in the agent's first look.
         self._unsure = {
             address for address, slot in self._slots.items() if not slot.left
         }
@@ -64,9 +64,9 @@ class VfCleaner:
         self._not_before: dict[str, float] = {}
 
     def claim(self, claim: Claim) -> bool:
-        """Note that a port has a VF, and set right what is wrong with it.
+        """Note that a port has a VF, and correct the VF's settings.
 
-        :returns: whether it is to be tried again.
+        :returns: whether to try again later.
         """
         with self._turn(claim.slot):
             self._put(claim.slot, Slot(claim.port, left=False))
@@ -75,7 +75,7 @@ class VfCleaner:
     def leave(self, claim: Claim) -> bool:
         """Note that a port has left a VF; clean it if it is idle.
 
-        :returns: whether it is to be looked at again.
+        :returns: whether to look again later.
         """
         with self._turn(claim.slot):
             slot = self._get(claim.slot)
@@ -92,7 +92,7 @@ class VfCleaner:
             return not self._clean(claim.slot)
 
     def retry(self) -> float:
-        """Do what could not be done yet; return the seconds until due."""
+        """Retry what could not be done yet; return the seconds to wait."""
         now = self._monotonic()
         with self._lock:
             unsure = sorted(self._unsure)
@@ -105,7 +105,7 @@ class VfCleaner:
             not_set = dict(self._not_set)
         for address in left:
             if self._not_before.get(address, now) > now:
-                # Another's turn; two looks have to be so far apart.
+                # It is too early: looks have to be retry_s apart.
                 again = True
                 continue
             with self._turn(address):
@@ -118,7 +118,7 @@ class VfCleaner:
         return self._retry_s if again else math.inf
 
     def _check(self, address: str) -> bool:
-        """Return whether it is known if the port of a VF left. In its turn."""
+        """Return whether a VF's state is now known. Needs the VF's turn."""
         slot = self._get(address)
         with self._lock:
             if slot is None or address not in self._unsure:
@@ -131,12 +131,12 @@ class VfCleaner:
         if bound != address:
             self._put(address, Slot(slot.port, left=True))
             return True
-        # It is the port's: a MAC that it has is never a leftover. Without
-        # one no guest has it, and the agent will tell of none.
+        # The VF is still bound to the port, so a MAC on it is never a
+        # leftover. Without a MAC no guest has it, and no port will claim it.
         return self._clean_now(address, slot, None)
 
     def _set_right(self, claim: Claim) -> bool:
-        """Return whether a VF has the settings of its port. In its turn."""
+        """Return whether a VF has its port's settings. Needs its turn."""
         try:
             changed = self._vfs.set_right(claim.slot, claim.desired)
         except exceptions.SriovRtError as error:
@@ -159,7 +159,7 @@ class VfCleaner:
         return True
 
     def _clean(self, address: str) -> bool:
-        """Return whether there is nothing more to do. In its turn."""
+        """Return whether nothing more is to do. Needs the VF's turn."""
         slot = self._get(address)
         if slot is None or not slot.left:
             return True
@@ -192,7 +192,7 @@ class VfCleaner:
         return True
 
     def _say(self, level: int, address: str, port: str, what: str) -> None:
-        # Once, and not at each look.
+        # Log it once, not at each look.
         if self._said.get(address) != what:
             self._said[address] = what
             LOG.log(
@@ -226,7 +226,7 @@ class VfCleaner:
             self._write_down(address, None)
 
     def _assigned(self) -> dict[str, Slot]:
-        """Return what was written down before this start."""
+        """Return the owners that were recorded before this start."""
         try:
             return dict(self._vfs.assigned())
         except exceptions.SriovRtError as error:

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Onload: profiles as data, injection into workloads, and its status."""
+"""Onload: profiles as data, injection into workloads, and status."""

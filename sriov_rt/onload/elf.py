@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ELF files, read in bounds: they may be a tenant's.
+"""Bounded reading of ELF files, which may be a tenant's.
 
 Structures and numbers are those of the System V gABI and of glibc's
-``elf/elf.h``. Only what a program is started with is read: the program
-headers and the dynamic section; section headers can be stripped, and lie.
+``elf/elf.h``. Only the parts that a loader uses are read: the program headers
+and the dynamic section. Section headers can be stripped, or wrong.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from sriov_rt.onload.errors import NotElf
 from sriov_rt.parse import numbers
 from sriov_rt.parse.errors import ParseError
 
-#: e_machine to what operators call it.
+#: e_machine to its usual name.
 MACHINES = {
     3: "i386",
     21: "ppc64",
@@ -31,7 +31,7 @@ MACHINES = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Version:
-    """A version of symbols that a file needs of another.
+    """A version of symbols that a file needs from another.
 
     :param file: such as ``libc.so.6``.
     :param name: such as ``GLIBC_2.34``.
@@ -47,11 +47,11 @@ class Elf:
 
     :param bits: 32 or 64.
     :param order: ``little`` or ``big`` endian.
-    :param machine: its name, or the number of one that has none here.
+    :param machine: its name in MACHINES, or its number.
     :param interpreter: the path of its dynamic loader (PT_INTERP).
     :param needed: the libraries that it is linked to (DT_NEEDED).
-    :param versions: those of symbols that it needs (.gnu.version_r).
-    :param defines: names of versions that it has itself (.gnu.version_d).
+    :param versions: versions of symbols that it needs (.gnu.version_r).
+    :param defines: names of versions that it defines (.gnu.version_d).
     """
 
     bits: int
@@ -75,15 +75,15 @@ class Elf:
 
     @property
     def glibc_floor(self) -> tuple[int, ...] | None:
-        """The oldest glibc that has all that it needs; None if it needs none.
+        """The oldest glibc with all needed versions; None if none is needed.
 
-        Versions such as (2, 34).
+        A version is a tuple such as (2, 34).
         """
         return _newest(each.name for each in self.versions)
 
     @property
     def glibc(self) -> tuple[int, ...] | None:
-        """The version of glibc that it is, None if it is none."""
+        """The version of a glibc; None if the file is not glibc."""
         return _newest(self.defines)
 
 
@@ -98,7 +98,7 @@ def _newest(names: Iterable[str]) -> tuple[int, ...] | None:
 
 
 def _dotted(text: str) -> tuple[int, ...] | None:
-    # GLIBC_PRIVATE and GLIBC_ABI_DT_RELR are no versions.
+    # GLIBC_PRIVATE and GLIBC_ABI_DT_RELR are not versions.
     parts = text.split(".")
     try:
         return tuple(
@@ -108,11 +108,11 @@ def _dotted(text: str) -> tuple[int, ...] | None:
         return None
 
 
-#: Returns the bytes from an offset, at most so many; fewer at the end.
+#: Returns the bytes from an offset, up to a number; fewer at the file's end.
 Read = Callable[[int, int], bytes]
 
-#: The most of each that is looked at. libc.so.6 has some 15 segments and 60
-#: versions, a large program some 300 needed versions.
+#: The most entries of each that are read. libc.so.6 has some 15 segments and
+#: 60 versions, a large program some 300 needed versions.
 MAX_SEGMENTS = 256
 MAX_DYNAMIC = 4096
 MAX_VERSIONS = 4096
@@ -127,7 +127,7 @@ _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 def parse(data: bytes) -> Elf:
     """Return the properties of an ELF file, given its bytes.
 
-    :raises NotElf: if it is no ELF file, or a broken one.
+    :raises NotElf: if it is not an ELF file, or is broken.
     """
     return read(lambda offset, size: data[offset : offset + size])
 
@@ -135,7 +135,7 @@ def parse(data: bytes) -> Elf:
 def read(read_at: Read) -> Elf:
     """Return the properties of an ELF file, read piece by piece.
 
-    :raises NotElf: if it is no ELF file, or a broken one.
+    :raises NotElf: if it is not an ELF file, or is broken.
     """
     return _File(read_at).facts()
 
@@ -237,7 +237,7 @@ class _File:
         return self._dynamic.get(tag, [])
 
     def _find_strings(self) -> range:
-        """Return the offsets of its names: a table may have megabytes."""
+        """Return the range of its names, a table that may have megabytes."""
         table, sizes = self._values(_DT_STRTAB), self._values(_DT_STRSZ)
         if not table or not sizes:
             return range(0)
@@ -260,9 +260,9 @@ class _File:
     def _chain(
         self, tags: tuple[int, int], form: str, link: int
     ) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield offset and fields of records, each with the way to the next.
+        """Yield offset and fields of the records in a linked list.
 
-        :param link: which field that is.
+        :param link: index of the field with the distance to the next record.
         """
         start, counts = self._values(tags[0]), self._values(tags[1])
         if not start or not counts:
@@ -295,7 +295,7 @@ class _File:
     def _defined_versions(self) -> Iterator[str]:
         records = self._chain((_DT_VERDEF, _DT_VERDEFNUM), "HHHHIII", 6)
         for offset, fields in records:
-            # The first name is its own, the others those it grew from.
+            # The first name is its own, the others are its parents'.
             name, _ = self._unpack("II", self._bytes(offset + fields[5], 8))
             yield self._string(name)
 

@@ -6,13 +6,13 @@ from sriov_rt import exceptions
 
 
 class OnloadError(exceptions.SriovRtError):
-    """The base of the errors of this room."""
+    """The base of the errors of this package."""
 
 
 class OptionRejected(OnloadError):
-    """An option of ``[onload]`` is not one that can be worked with.
+    """An option of ``[onload]`` has an unusable value.
 
-    :param value: as the operator gave it.
+    :param value: the value that the operator set.
     :param problem: what is wrong, or was expected; a clause.
     """
 
@@ -38,7 +38,7 @@ class ConfigurationUnreadable(OnloadError):
 
 
 class NotConfigured(OnloadError):
-    """An option of ``[onload]`` that is needed is not set."""
+    """A required option of ``[onload]`` is not set."""
 
     def __init__(self, option: str) -> None:
         self.option = option
@@ -50,7 +50,7 @@ class NotConfigured(OnloadError):
 class ProfileNotAllowed(OnloadError):
     """A profile's name is not on the operator's list.
 
-    :param name: as it was asked for; may be anything at all.
+    :param name: the requested name, which may be any text.
     """
 
     def __init__(self, name: str) -> None:
@@ -65,7 +65,7 @@ class ProfileNotAllowed(OnloadError):
 class ProfileMissing(OnloadError):
     """An allowed profile is in none of the directories.
 
-    :param directories: where it was looked for, in their order.
+    :param directories: directories that were searched, in order.
     """
 
     def __init__(self, name: str, directories: tuple[str, ...]) -> None:
@@ -81,7 +81,7 @@ class ProfileMissing(OnloadError):
 class ProfileUnreadable(OnloadError):
     """The file of a profile can't be read.
 
-    :param problem: what the system said.
+    :param problem: message of the system.
     """
 
     def __init__(self, path: str, problem: str) -> None:
@@ -93,7 +93,7 @@ class ProfileUnreadable(OnloadError):
 
 
 class ProfileRejected(OnloadError):
-    """A line of a profile says something that is no data, or not allowed.
+    """A line of a profile is not data, or not allowed.
 
     :param line: its number, from 1.
     :param problem: what is wrong with it, a clause.
@@ -110,7 +110,7 @@ class ProfileRejected(OnloadError):
 
 
 class NotElf(OnloadError):
-    """A file is no ELF file, or a broken one.
+    """A file is not an ELF file, or is broken.
 
     :param problem: what is wrong with it, a clause.
     """

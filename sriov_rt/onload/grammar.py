@@ -2,10 +2,10 @@
 
 """Grammar of Onload profiles (``*.opf``), read as data.
 
-Onload sources profiles into a shell. Of a shell's language this takes what
-its profiles need to set variables: comments, blank lines,
+Onload sources profiles into a shell. This parser accepts only the part of the
+shell's language that profiles need to set variables: comments, blank lines,
 ``onload_set NAME VALUE``, ``onload_set NAME=VALUE`` and
-``onload_import NAME``. Each other line is refused with its number.
+``onload_import NAME``. Any other line is refused with its number.
 """
 
 import dataclasses
@@ -14,20 +14,20 @@ from collections.abc import Iterator
 
 from sriov_rt.onload.errors import ProfileRejected
 
-#: The longest profile, in bytes; the longest of Onload 9.2 has 5,300.
+#: The longest profile, in bytes; Onload 9.2's longest has 5,300.
 MAX_PROFILE = 64 * 1024
 
 #: The longest line, in characters.
 MAX_LINE = 1024
 
-#: Names of profiles. A letter or digit first, and no two dots in a row: a
-#: name is one part of a path, whatever it says.
+#: Names of profiles: a letter or digit first, and no two dots in a row, so
+#: that a name is always one part of a path.
 _NAME = r"[A-Za-z0-9](?:\.?[A-Za-z0-9_-]){0,63}"
 NAME = re.compile(_NAME, re.ASCII)
 
 _BLANK = "[ \t]"
 _COMMENT = re.compile(rf"{_BLANK}*(?:#.*)?")
-# What neither means anything to a shell nor is split by one.
+# Text that has no meaning to a shell and is not split by one.
 _PLAIN = r"[A-Za-z0-9_.:=,+*/@%-]{1,256}"
 _VALUE = rf"(?:{_PLAIN}|\"{_PLAIN}\"|'{_PLAIN}')"
 _END = rf"{_BLANK}*(?:{_BLANK}#.*)?"
@@ -42,7 +42,7 @@ _IMPORT = re.compile(
     rf"{_BLANK}*onload_import{_BLANK}+(?P<name>{_NAME}){_END}", re.ASCII
 )
 
-#: What a refused line is told to be, by what is found in it first.
+#: Text in a refused line to its description; the first that is found counts.
 _SHELL = (
     ("`", "a command substitution"),
     ("$((", "an arithmetic expansion"),
@@ -75,20 +75,20 @@ class Import:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be the name of a profile."""
+    """Return whether a text is valid as the name of a profile."""
     return NAME.fullmatch(text) is not None
 
 
 def parse(text: str, path: str) -> tuple[Setting | Import, ...]:
     """Return the statements of a profile, in their order.
 
-    :param text: of the file, at most MAX_PROFILE bytes.
-    :param path: of the file, for the error.
+    :param text: text of the file, at most MAX_PROFILE bytes.
+    :param path: path of the file, for the error.
     :raises ProfileRejected: for the first line that would need a shell.
     """
     if len(text) > MAX_PROFILE:
         raise ProfileRejected(path, 1, f"more than {MAX_PROFILE} bytes")
-    # Not splitlines(): that ends lines where no shell does.
+    # Not splitlines(), which splits at characters that end no shell line.
     return tuple(_statements(text.split("\n"), path))
 
 

@@ -3,7 +3,7 @@
 """Guest hook that puts Onload into containers, and its check at their start.
 
 The hook writes the domain before Nova has mounted the image and plugged the
-ports; what it could not know is decided when the container is about to start.
+ports. A second check, just before the container starts, uses these facts.
 """
 
 from collections.abc import Callable
@@ -38,11 +38,11 @@ _WHY = "sriov_rt:onload=required"
 class Onload:
     """Gives containers the preload, the profile, the library and devices.
 
-    It reads the profile and, if it is there, the image: what would not be
-    preloaded is refused. Nothing in the domain but its image is looked at,
-    and what it sets of Onload's variables goes.
+    It reads the profile and, if present, the image, and refuses a library that
+    cannot be preloaded. Of the domain it reads only the image; Onload's
+    variables that the domain sets are removed.
 
-    :param load: gives the operator's settings, when they are first needed.
+    :param load: returns the operator's settings, called when first needed.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Onload:
     def apply(
         self, domain: Domain, context: Context, report: Recorder
     ) -> None:
-        """Inject Onload where the Request asks for it."""
+        """Inject Onload if the Request asks for it."""
         if not context.request.onload:
             return
         if not domain.is_container:
@@ -176,21 +176,21 @@ def _devices(domain: Domain, injection: Injection, report: Recorder) -> None:
         report.changed("added", "hostdev", {"char": device}, _WHY)
 
 
-#: What libvirt starts in a container that names nothing else (the
-#: documentation of its LXC driver).
+#: Program that libvirt starts in a container by default (the documentation
+#: of its LXC driver).
 INIT = "/sbin/init"
 
 
 def _image_reasons(
     domain: Domain, host: Root, library: str
 ) -> tuple[Reason, ...] | Unknown:
-    """Return why a library of the host cannot be preloaded, a Reason each.
+    """Return the Reasons why a library of the host cannot be preloaded.
 
-    Nova mounts an image after it has made the domain's document, so that a
-    hook can't tell: who has mounted it can ask again.
+    Nova mounts an image after it has made the domain's document, so a hook
+    cannot know this yet. The check is repeated once the image is mounted.
 
-    :param library: the path in it of what is to be preloaded.
-    :returns: Unknown, with a clause, if the image is not there to be read.
+    :param library: path of the library on the host.
+    :returns: Unknown, with a clause, if the image is not mounted.
     """
     directory = _image_directory(domain)
     if directory is None:
@@ -222,7 +222,7 @@ def _image_directory(domain: Domain) -> str | None:
     return None
 
 
-#: What the domain's metadata has where the injection was taken out.
+#: Value of the mark in the domain's metadata if the injection was undone.
 UNACCELERATED = "unaccelerated"
 
 _WHY_WITHDRAWN = (
@@ -231,10 +231,10 @@ _WHY_WITHDRAWN = (
 
 
 class Starting(Onload):
-    """Checks the image, or takes out again what was injected.
+    """Checks the image, or undoes the injection.
 
-    :param accelerated: whether the container's ports may be.
-    :param load: gives the operator's settings, when they are first needed.
+    :param accelerated: whether the container's ports may be accelerated.
+    :param load: returns the operator's settings, called when first needed.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class Starting(Onload):
     def apply(
         self, domain: Domain, context: Context, report: Recorder
     ) -> None:
-        """Leave the injection where programs of the image would take it."""
+        """Keep the injection if the image's programs can preload Onload."""
         if not context.request.onload or not domain.is_container:
             return
         injection = self._plan(context.request.onload_profile, report)
@@ -275,13 +275,13 @@ def started(
     load: Callable[[], Settings] = onload_settings.load,
     host: Root | None = None,
 ) -> Rendered:
-    """Return the domain of a container as it is to start.
+    """Return the final domain of a container, just before its start.
 
-    :param xml: as the guest hooks made it.
-    :param accelerated: whether its ports may be: if not, it runs over the
-        kernel, and its metadata says so.
-    :raises Refused: if Onload would not get into its programs.
-    :raises DomainRejected: if it is no domain.
+    :param xml: domain from the guest hooks.
+    :param accelerated: whether its ports may be accelerated: if not, it uses
+        the kernel's stack, and its metadata says so.
+    :raises Refused: if its programs cannot preload Onload.
+    :raises DomainRejected: if it is not a domain.
     """
     return engine.render(
         xml, request, hooks={"onload": Starting(accelerated, load, host)}

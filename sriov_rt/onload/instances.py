@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances in libvirt's LXC containers, and how far Onload is with each.
+"""State of Onload in the instances in libvirt's LXC containers.
 
 The owner of a process is never read from inside a container, which sets its
-own environment and names. libvirt, as root, records which process keeps a
-container (guest.running); the kernel keeps what was started in it below that
-one.
+own environment and names. libvirt, as root, records the controller process of
+each container (guest.running); all processes in it are descendants of that.
 """
 
 import dataclasses
@@ -33,12 +32,12 @@ from sriov_rt.parse import process
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Container:
-    """One container of libvirt's.
+    """One container of libvirt.
 
-    :param instance: its UUID, which is the instance's of Nova.
-    :param keeper: the process that keeps it.
-    :param requested: whether it was to have Onload.
-    :param is_plain: whether that was taken out again before it started.
+    :param instance: its UUID, which is that of Nova's instance.
+    :param keeper: process of its controller.
+    :param requested: whether it requested Onload.
+    :param is_plain: whether the injection was undone before it started.
     """
 
     instance: str
@@ -48,7 +47,7 @@ class Container:
 
 
 def containers(root: Root) -> tuple[Container, ...] | Unknown:
-    """Return the containers that run, sorted by instance."""
+    """Return the running containers, sorted by instance."""
     found = running.guests(root, guest_processes.CONTAINERS)
     if isinstance(found, Unknown):
         return found
@@ -75,25 +74,25 @@ def _has_preload(domain: Domain) -> bool:
 
 
 def processes(root: Root, owners: tuple[Container, ...]) -> Mapping[int, str]:
-    """Return each process of containers, and its owner.
+    """Return the processes of containers, each with its owner.
 
-    :param owners: without any, nothing is read.
-    :returns: process to instance; the keepers are left out.
+    :param owners: the containers; if empty, nothing is read.
+    :returns: process to instance; the controllers are left out.
     """
     return running.below(root, {each.keeper: each.instance for each in owners})
 
 
-#: Where a kubelet keeps the logs of pods, each in NAMESPACE_NAME_UID
+#: Directory of a kubelet's logs of pods, each in NAMESPACE_NAME_UID
 #: (BuildPodLogsDirectory in its kuberuntime/helpers.go).
 _POD_LOGS = "var/log/pods"
 
 
 def pods(root: Root, numbers: Iterable[int]) -> Mapping[int, str]:
-    """Return each process of a pod, and the pod: NAMESPACE/NAME.
+    """Return the processes of pods, each with its pod, NAMESPACE/NAME.
 
-    The cgroup says which pod, and its UID stands for a name that no log has.
+    The cgroup has the pod's UID, which is returned if no log has its name.
 
-    :param numbers: of processes.
+    :param numbers: numbers of processes.
     """
     logs = root.list_dir(_POD_LOGS)
     names = {}
@@ -111,7 +110,7 @@ def pods(root: Root, numbers: Iterable[int]) -> Mapping[int, str]:
     }
 
 
-#: An instance is as far as the furthest of its processes.
+#: States in order; an instance has the last state of any of its processes.
 _ORDER = tuple(State)
 
 _PLAIN = (
@@ -148,8 +147,8 @@ def judge(
 ) -> Workload:
     """Return the state of Onload in an instance. Pure.
 
-    :param container: one that asks for Onload.
-    :param hidden: whether some could not be looked at.
+    :param container: a container that requests Onload.
+    :param hidden: whether some of its processes could not be inspected.
     """
     best = max(
         effects, key=lambda each: _ORDER.index(each.state), default=None

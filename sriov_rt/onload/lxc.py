@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from sriov_rt.onload.errors import OnloadError
 from sriov_rt.onload.plan import Injection
 
-#: Names of containers; one part of a path, whatever it says.
+#: Names of containers, which are always one part of a path.
 _NAME = re.compile(r"[A-Za-z0-9](?:\.?[A-Za-z0-9_-]){0,63}", re.ASCII)
 
-#: What lxc-start runs before the container: it refuses an image into which
-#: nothing would be preloaded.
+#: Command that lxc-start runs before the container. It refuses an image that
+#: cannot preload the library.
 HOOK = "sriov-rt onload lxc-hook"
 
 
 class ContainerNameRejected(OnloadError):
-    """A name is none that a container can have.
+    """A name is not valid for a container.
 
-    :param name: as it was given.
+    :param name: the name that was given.
     """
 
     def __init__(self, name: str) -> None:
@@ -44,7 +44,7 @@ class Node:
 def check_name(name: str) -> str:
     """Return a container's name.
 
-    :raises ContainerNameRejected: if it can't be one.
+    :raises ContainerNameRejected: if it is invalid.
     """
     if not _NAME.fullmatch(name):
         raise ContainerNameRejected(name)
@@ -56,8 +56,8 @@ def lines(
 ) -> Iterator[str]:
     """Yield the lines.
 
-    :param nodes: the injection's devices that are there.
-    :param cgroup: 2 where the host has only cgroup v2, else 1.
+    :param nodes: the injection's devices that exist.
+    :param cgroup: 2 if the host has only cgroup v2, else 1.
     """
     profile = "without a profile"
     if injection.profile is not None:

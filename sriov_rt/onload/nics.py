@@ -16,15 +16,15 @@ from sriov_rt.request.words import NIC_VENDORS
 NATIVE = "native"
 AFXDP = "afxdp"
 
-#: The drivers with which it uses a NIC of :data:`NIC_VENDORS`' natively
-#: (ef10_drv and efct_drv of Onload's src/driver/linux_resource); under the
-#: id of Xilinx there are FPGAs too.
+#: The drivers with which Onload uses a NIC of :data:`NIC_VENDORS` natively
+#: (ef10_drv and efct_drv of Onload's src/driver/linux_resource). Xilinx's
+#: vendor id covers FPGAs too.
 DRIVERS = frozenset({"sfc", "xilinx_efct"})
 
-#: Where sfc_resource has a file ``enable``, 0 or 1, of each NIC that it has
-#: taken, be it native or registered for AF_XDP: until Onload 8 in procfs
-#: (efrm_nic_proc_intf_added in linux_resource/resource_driver.c), since 9 a
-#: group of the device, or of a device on its auxiliary bus
+#: File ``enable``, 0 or 1, that sfc_resource has for each NIC in use, native
+#: or registered for AF_XDP. Until Onload 8 it is in procfs
+#: (efrm_nic_proc_intf_added in linux_resource/resource_driver.c), since 9 in
+#: a group of the device, or of a device on its auxiliary bus
 #: (efrm_nic_add_sysfs in linux_resource/sysfs.c).
 _PROC = "proc/driver/sfc_resource/{0}/enable"
 _GROUP = "sfc_resource/enable"
@@ -32,11 +32,11 @@ _AUXILIARY = ".onload."
 
 
 def observe(root: Root) -> Mapping[str, str] | Unknown:
-    """Return interface to how Onload uses it: natively, or by AF_XDP.
+    """Return each interface and how Onload uses it: native or AF_XDP.
 
-    A VF that is registered counts for its PF. One that the operator has
-    disabled is left out. A native NIC counts without Onload's modules: what
-    else is missing is told elsewhere.
+    A registered VF counts for its PF. Disabled interfaces are left out. A
+    native NIC counts even without Onload's modules: other facts report what
+    is missing.
     """
     names = root.list_dir(NET)
     if isinstance(names, Unknown):
@@ -95,7 +95,7 @@ def _is_native(root: Root, name: str) -> bool | Unknown:
     vendor = f"{NET}/{name}/device/vendor"
     there = root.exists(vendor)
     if there is not True:
-        return there  # a virtual one, or on another bus
+        return there  # virtual, or on another bus
     text = values.parsed(root, vendor, str)
     if isinstance(text, Unknown):
         return text
@@ -106,7 +106,7 @@ def _is_native(root: Root, name: str) -> bool | Unknown:
 
 
 def _pf(root: Root, name: str) -> str | None:
-    """Return the interface of a VF's PF; None for what is no VF's."""
+    """Return the interface of a VF's PF; None if it is not a VF's."""
     pf = values.link_name(root, f"{NET}/{name}/device/physfn")
     if not isinstance(pf, str):
         return None

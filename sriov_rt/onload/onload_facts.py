@@ -2,8 +2,8 @@
 
 """Fact source of Onload: the installation and the allowed profiles.
 
-The configuration is read below the root, as nova-compute's is: what flavors
-can have is what this host's hook would give them.
+The configuration is read below the root, like nova-compute's: flavors get
+what this host's hook would give them.
 """
 
 import dataclasses
@@ -23,8 +23,9 @@ from sriov_rt.onload.settings import Settings
 def observe(root: Root) -> OnloadFacts:
     """Return the facts of Onload on the host and in instances.
 
-    Where ``[onload]`` allows profiles, those that can be used; else the names
-    of those that are installed. The library is ``[onload] library``, if set.
+    The profiles are those that ``[onload]`` allows and that are usable; if it
+    allows none, all installed ones. The library is ``[onload] library``, if
+    set.
     """
     return dataclasses.replace(
         _allowed(root), workloads=instances.observe(root)
@@ -53,7 +54,7 @@ def _usable(settings: Settings, root: Root) -> tuple[str, ...]:
         try:
             settings.profile(name, root)
         except OnloadError:
-            # 'sriov-rt onload profile list' says why.
+            # 'sriov-rt onload profile list' shows why.
             continue
         usable.append(name)
     return tuple(usable)
@@ -61,7 +62,7 @@ def _usable(settings: Settings, root: Root) -> tuple[str, ...]:
 
 MODULES = ("onload", "sfc", "sfc_char", "sfc_resource")
 
-#: Of these, sfc_affinity is in older releases only.
+#: Onload's device nodes; only older releases have sfc_affinity.
 DEVICES = (
     "/dev/onload",
     "/dev/onload_epoll",
@@ -78,14 +79,14 @@ LIBRARY_DIRECTORIES = (
 )
 LIBRARY = "libonload.so"
 
-#: What the driver says of itself (efab_version_read_proc of Onload's
-#: src/driver/linux_onload/linux_stats.c); the interface is an MD5 that the
-#: library was built with too, and sends to be compared.
+#: Version of the driver (efab_version_read_proc of Onload's
+#: src/driver/linux_onload/linux_stats.c). The interface is an MD5 that is
+#: built into the library too, which sends it to be compared.
 VERSION = "proc/driver/onload/version"
 _RELEASE = re.compile(r"^onload_version: ([!-~]{1,64})$", re.MULTILINE)
 _INTERFACE = re.compile(r"^uk_intf_ver: ([0-9a-f]{32})$", re.MULTILINE)
 
-#: The longest library, in bytes: that of Onload 9 has 4 MiB with symbols.
+#: The longest library, in bytes: Onload 9's has 4 MiB with symbols.
 MAX_LIBRARY = 64 * 1024 * 1024
 _PIECE = 1024 * 1024
 
@@ -96,10 +97,10 @@ PROFILE_SUFFIX = ".opf"
 def installed(root: Root, library_path: str | None = None) -> OnloadFacts:
     """Return Onload's modules, device nodes, library, profiles and NICs.
 
-    Profiles are shell scripts: they are listed here, never read. What became
-    of instances is not told here.
+    Profiles are shell scripts: they are listed here, never read. The state of
+    instances is not included.
 
-    :param library_path: where the library is, if an operator says so.
+    :param library_path: path of the library, if an operator has set it.
     """
     if library_path is None:
         directories = LIBRARY_DIRECTORIES

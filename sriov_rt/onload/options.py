@@ -6,13 +6,13 @@ from oslo_config import cfg
 
 GROUP = "onload"
 
-#: Where Onload's own installer puts its profiles.
+#: Directory where Onload's own installer puts its profiles.
 PROFILE_DIRECTORY = "/usr/libexec/onload/profiles"
 
-#: Where the library is mounted in containers.
+#: Directory where the library is mounted in containers.
 INSIDE = "/opt/sriov-rt/onload"
 
-#: What ``second_endpoint`` can be.
+#: Values of ``second_endpoint``.
 REFUSE = "refuse"
 UNACCELERATED = "unaccelerated"
 

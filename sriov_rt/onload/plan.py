@@ -12,7 +12,7 @@ from sriov_rt.onload.settings import Settings
 
 PRELOAD = "LD_PRELOAD"
 
-#: What the variables of Onload start with.
+#: Prefix of Onload's variables.
 PREFIX = "EF_"
 
 
@@ -28,9 +28,9 @@ class Mount:
 class Injection:
     """Files, devices and variables that start a workload with Onload.
 
-    :param library: the path on the host of what is preloaded.
+    :param library: path on the host of the library to preload.
     :param environment: name to value: LD_PRELOAD and the profile's.
-    :param mounts: what has to be mounted for it.
+    :param mounts: directories to mount for it.
     :param devices: paths of the device nodes.
     :param profile: name and sha256 of the profile, None without one.
     """
@@ -57,7 +57,7 @@ class Injection:
 def container(settings: Settings, profile: Profile | None) -> Injection:
     """Return the plan for a container on this host.
 
-    :param profile: None to leave Onload to its own defaults.
+    :param profile: None for Onload's own defaults.
     :raises NotConfigured: if the operator names no library.
     """
     library = settings.needed_library()
@@ -72,14 +72,14 @@ def container(settings: Settings, profile: Profile | None) -> Injection:
 
 
 def is_onloads(name: str) -> bool:
-    """Return whether a variable is the operator's alone to set."""
+    """Return whether only the operator may set a variable."""
     return name == PRELOAD or name.startswith(PREFIX)
 
 
 def environment(library: str, profile: Profile | None) -> Mapping[str, str]:
     """Return the variables that preload a library with a profile.
 
-    :param library: its path or name where the workload runs.
+    :param library: path or name of the library as the workload sees it.
     """
     given = {} if profile is None else profile.variables
     return types.MappingProxyType({PRELOAD: library, **given})

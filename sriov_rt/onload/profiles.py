@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Onload profiles: the files of the operator, with all that they import."""
+"""Onload profiles: the operator's files, with all that they import."""
 
 import dataclasses
 import hashlib
@@ -18,16 +18,16 @@ from sriov_rt.onload.errors import ProfileRejected
 from sriov_rt.onload.errors import ProfileUnreadable
 from sriov_rt.parse import errors
 
-#: How deep profiles may import each other; those of Onload 9.2 do it three
-#: deep (nginx-webserver-balanced, throughput, throughput_base).
+#: The deepest chain of imports; Onload 9.2's profiles have three levels
+#: (nginx-webserver-balanced, throughput, throughput_base).
 MAX_DEPTH = 8
 
-#: The most files that make one profile.
+#: The most files of one profile.
 MAX_FILES = 32
 
 SUFFIX = ".opf"
 
-#: Of files that only other profiles import.
+#: Suffix of files that only other profiles import.
 FRAGMENT = ".opf-fragment"
 
 
@@ -35,7 +35,7 @@ FRAGMENT = ".opf-fragment"
 class Text:
     """A profile's file.
 
-    :param path: where it is, for an operator.
+    :param path: its path, for messages.
     """
 
     path: str
@@ -43,9 +43,9 @@ class Text:
 
 
 class Directories:
-    """Profiles in directories, the first that has one counts.
+    """Directories of profiles, of which the first with a profile counts.
 
-    :param paths: absolute, as :mod:`sriov_rt.onload.settings` checked them.
+    :param paths: absolute paths, checked by :mod:`sriov_rt.onload.settings`.
     """
 
     def __init__(self, root: Root, paths: tuple[str, ...]) -> None:
@@ -60,9 +60,9 @@ class Directories:
     def read(self, name: str, *, fragment: bool) -> Text | None:
         """Return the file of a profile, None if there is none.
 
-        :param fragment: take a ``.opf-fragment`` too.
+        :param fragment: whether a ``.opf-fragment`` is accepted too.
         :raises ProfileUnreadable: if it can't be read.
-        :raises ValueError: for what can't be a name: none gets this far.
+        :raises ValueError: for an invalid name, which callers have excluded.
         """
         if not grammar.is_name(name):
             raise ValueError(name)
@@ -70,7 +70,7 @@ class Directories:
         for directory in self._paths:
             for suffix in suffixes:
                 path = f"{directory}/{name}{suffix}"
-                # An error other than absence shows when it is read.
+                # Any error other than absence is raised by the reading.
                 if self._root.exists(path.lstrip("/")) is not False:
                     return self._read(path)
         return None
@@ -86,9 +86,9 @@ class Directories:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class File:
-    """A file that a profile was made of.
+    """A file that is part of a profile.
 
-    :param sha256: of its text as it was read, 64 hex digits.
+    :param sha256: SHA-256 of its text, 64 hex digits.
     """
 
     path: str
@@ -100,7 +100,7 @@ class Profile:
     """Settings of a profile.
 
     :param variables: name to value, by name.
-    :param files: those it was made of, in the order in which they were read.
+    :param files: its files, in the order in which they were read.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Profile:
 
     @property
     def sha256(self) -> str:
-        """Digest of its settings: 64 hex digits of its lines' SHA-256."""
+        """Digest of its settings: SHA-256 of its lines, 64 hex digits."""
         lines = (f"{name}={text}\n" for name, text in self.variables.items())
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -131,18 +131,18 @@ def resolve(
 ) -> Profile:
     """Return a profile with all that it imports.
 
-    As in Onload what is set first counts (``onload_set`` of its
-    ``scripts/onload`` leaves alone what is set).
+    As in Onload, the first setting of a variable counts (``onload_set`` in its
+    ``scripts/onload`` skips variables that are set).
 
-    :param name: what was asked for; nothing is read unless it is allowed.
-    :param allowed: the names that may be asked for. What an allowed profile
-        imports is its author's to say, and need not be among them.
+    :param name: the requested name; nothing is read unless it is allowed.
+    :param allowed: names that may be requested. An allowed profile may import
+        profiles that are not among them.
     :param also: withheld variables that it may set.
     :raises ProfileNotAllowed: for any other name.
     :raises ProfileMissing: if there is no such file.
     :raises ProfileUnreadable: if it can't be read.
     :raises ProfileRejected: for a line that would need a shell, a variable
-        that may not be set, or imports that go round or too deep.
+        that may not be set, or imports that are circular or too deep.
     """
     if name not in allowed or not grammar.is_name(name):
         raise ProfileNotAllowed(name)
@@ -168,7 +168,7 @@ class _Walk:
         self.files: dict[str, File] = {}
 
     def enter(self, name: str, found: Text, above: tuple[str, ...]) -> None:
-        """Take in one file and what it imports."""
+        """Read one file and those that it imports."""
         self._left -= 1
         digest = hashlib.sha256(found.text.encode()).hexdigest()
         self.files.setdefault(found.path, File(found.path, digest))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a library can be preloaded into what an image starts."""
+"""Check whether a library can be preloaded into an image's program."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from sriov_rt.onload.errors import NotElf
 from sriov_rt.onload.sentences import reason
 from sriov_rt.reason import Reason
 
-#: What musl's loader and library are called.
+#: Prefixes of the names of musl's loader and library.
 _MUSL = ("ld-musl-", "libc.musl-")
 
-#: Beside versions, what of libc a file can need by name: relative
+#: Prefix of libc features that a file can need besides versions: relative
 #: relocations (glibc 2.36, elf/dl-version.c).
 _ABI = "GLIBC_ABI_"
 
@@ -31,10 +31,11 @@ def why_not_preload(
 ) -> tuple[Reason, ...]:
     """Return the Reasons against a preload; none if it can be done.
 
-    :param init: the program that the image starts with.
-    :param library: what is to be preloaded.
+    :param init: the first program of the image.
+    :param library: the library to preload.
     :param libc: the image's ``libc.so.6``, None if it has none.
-    :param init_path: for the sentences, as are the paths that follow.
+    :param init_path: path of ``init``, for the sentences.
+    :param library_path: path of ``library``, for the sentences.
     """
     musl = _musl(init)
     if musl is not None:
@@ -85,11 +86,12 @@ def _glibc(
 
 
 def dotted(version: tuple[int, ...]) -> str:
-    """Return a version as it is written, such as ``2.34``."""
+    """Return a version as text, such as ``2.34``."""
     return ".".join(map(str, version))
 
 
-#: Where loaders look for libc without a cache, the architecture's first.
+#: Directories in which loaders look for libc without a cache, the
+#: architecture's first.
 LIBRARY_DIRECTORIES = (
     "lib/x86_64-linux-gnu",
     "lib/aarch64-linux-gnu",
@@ -102,8 +104,8 @@ LIBRARY_DIRECTORIES = (
 )
 LIBC = "libc.so.6"
 
-#: How many ``#!`` lines may follow each other (BINPRM_MAX_RECURSION was 4 in
-#: fs/exec.c until Linux 5.10, 5 since).
+#: The most scripts that may interpret each other by ``#!`` lines (4 by
+#: BINPRM_MAX_RECURSION in fs/exec.c until Linux 5.10, 5 since).
 MAX_SCRIPTS = 4
 
 
@@ -117,7 +119,7 @@ class Unreadable:
 def read_elf(root: Root, path: str) -> Elf | Unreadable:
     """Return the properties of an ELF file.
 
-    :param path: as the root has it; links stay inside.
+    :param path: path below the root; links cannot leave it.
     """
     file = root.open_file(path.lstrip("/"))
     if isinstance(file, Unknown):
@@ -139,7 +141,7 @@ def read_elf(root: Root, path: str) -> Elf | Unreadable:
 def program(root: Root, path: str) -> Elf | Unreadable:
     """Return the ELF file that runs when a path is started.
 
-    :param path: a program, or a script: then what its first line names.
+    :param path: a program, or a script, whose first line names the program.
     """
     for _ in range(MAX_SCRIPTS):
         interpreter = _script(root, path)
@@ -158,7 +160,7 @@ def _script(root: Root, path: str) -> str | None:
             # BINPRM_BUF_SIZE of include/uapi/linux/binfmts.h.
             head = file.read(256)
         except OSError:
-            # Reading it as ELF meets the same error, and tells it.
+            # Reading it as ELF meets the same error, and reports it.
             return None
     if not head.startswith(b"#!"):
         return None
@@ -167,7 +169,7 @@ def _script(root: Root, path: str) -> str | None:
 
 
 def libc(root: Root, like: Elf) -> Elf | None:
-    """Return the image's libc that a program of this kind would get."""
+    """Return the image's libc that a program like this would load."""
     for directory in LIBRARY_DIRECTORIES:
         found = read_elf(root, f"{directory}/{LIBC}")
         if isinstance(found, Elf) and found.architecture == like.architecture:
@@ -180,8 +182,8 @@ def why_not(
 ) -> tuple[Reason, ...]:
     """Return why a library of the host cannot be preloaded in an image.
 
-    :param init: the path in it of what is started.
-    :param library: the path in it of what is to be preloaded.
+    :param init: path in the image of its first program.
+    :param library: path on the host of the library to preload.
     """
     found = read_elf(host, library)
     if isinstance(found, Unreadable):

@@ -9,8 +9,8 @@ from typing import Any
 from sriov_rt import reason as reasons
 from sriov_rt.reason import Reason
 
-#: Code to the operator's sentence, with the fields that it takes. Nova cuts
-#: a fault at 255 characters: what to do comes early.
+#: Code to the operator's sentence, with its fields in braces. Nova cuts a
+#: fault at 255 characters, so the remedy comes early.
 SENTENCES: Mapping[str, str] = types.MappingProxyType(
     {
         "onload_unconfigured": (
@@ -66,6 +66,6 @@ def reason(code: str, **fields: Any) -> Reason:
     """Return the Reason of a code, its sentence filled in.
 
     :param code: a key of :data:`SENTENCES`.
-    :param fields: those that the sentence takes, and any further ones.
+    :param fields: fields of the sentence, and any others.
     """
     return reasons.filled(code, SENTENCES[code], fields)

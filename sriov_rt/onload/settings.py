@@ -20,8 +20,8 @@ from sriov_rt.onload.errors import OptionRejected
 from sriov_rt.onload.profiles import Directories
 from sriov_rt.onload.profiles import Profile
 
-#: Absolute, of plain names: it is handed to libvirt, lxc.conf and ld.so,
-#: which take spaces, colons and ``$ORIGIN`` to mean something.
+#: Absolute path of plain names: it is passed to libvirt, lxc.conf and ld.so,
+#: for which spaces, colons and ``$ORIGIN`` have a meaning.
 _PATH = re.compile(r"(?:/[A-Za-z0-9_+-][A-Za-z0-9._+-]*){1,32}", re.ASCII)
 _LIBRARY_NAME = re.compile(r"lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*", re.ASCII)
 _RESOURCE = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -33,7 +33,7 @@ MAX_ITEMS = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """Configured settings; see :mod:`sriov_rt.onload.options`."""
+    """Settings of ``[onload]``; see :mod:`sriov_rt.onload.options`."""
 
     profile_directories: tuple[str, ...] = (options.PROFILE_DIRECTORY,)
     profiles: frozenset[str] = frozenset()
@@ -46,10 +46,10 @@ class Settings:
     guest_library: str = "libonload.so"
 
     def profile(self, name: str | None, root: Root) -> Profile | None:
-        """Return the profile of a flavor that names this one, or none.
+        """Return the profile that a flavor names, or the default one.
 
         :returns: None if the flavor names none and there is no default.
-        :raises OnloadError: as :func:`sriov_rt.onload.profiles.resolve`.
+        :raises OnloadError: from :func:`sriov_rt.onload.profiles.resolve`.
         """
         profile = self.default_profile if name is None else name
         if profile is None:
@@ -62,7 +62,7 @@ class Settings:
     def needed_library(self) -> str:
         """Return the library's path.
 
-        :raises NotConfigured: if there is none.
+        :raises NotConfigured: if it is not set.
         """
         if self.library is None:
             raise NotConfigured("library")
@@ -72,17 +72,17 @@ class Settings:
 def load(files: Sequence[str] | None = None) -> Settings:
     """Return the settings of a host's configuration files.
 
-    :param files: instead of sriov-rt.conf where oslo.config finds it.
+    :param files: files to read; by default oslo.config finds sriov-rt.conf.
     :raises ConfigurationUnreadable: if they can't be read.
-    :raises OptionRejected: for a value that can't be worked with.
+    :raises OptionRejected: for an unusable value.
     """
     return of(configuration(files))
 
 
 def configuration(files: Sequence[str] | None = None) -> cfg.ConfigOpts:
-    """Return the settings in a host's configuration files.
+    """Return the configuration from a host's files.
 
-    :param files: instead of sriov-rt.conf where oslo.config finds it.
+    :param files: files to read; by default oslo.config finds sriov-rt.conf.
     :raises ConfigurationUnreadable: if they can't be read.
     """
     try:
@@ -96,8 +96,8 @@ def configuration(files: Sequence[str] | None = None) -> cfg.ConfigOpts:
 def of(conf: cfg.ConfigOpts) -> Settings:
     """Return the settings of a configuration.
 
-    :param conf: with the options of :mod:`sriov_rt.onload.options`.
-    :raises OptionRejected: for a value that can't be worked with.
+    :param conf: configuration with :mod:`sriov_rt.onload.options`.
+    :raises OptionRejected: for an unusable value.
     """
     given = conf.onload
     names = _names(given.profiles)

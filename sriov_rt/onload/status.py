@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether Onload is in effect: processes in /proc, and its driver's counts."""
+"""State of Onload, from processes in /proc and its driver's counts."""
 
 import dataclasses
 import enum
@@ -16,7 +16,7 @@ from sriov_rt.onload import plan
 from sriov_rt.onload import rootfs
 from sriov_rt.onload.elf import Elf
 
-#: A library is Onload's by its name: libonload.so, libonload.so.9.
+#: Name of Onload's library: libonload.so, libonload.so.9.
 _LIBRARY = re.compile(r"libonload\.so(?:\.[0-9]+)*", re.ASCII)
 
 #: A line of /proc/PID/maps: addresses, rights, offset, device, inode, path
@@ -27,18 +27,18 @@ _MAP = re.compile(
     re.ASCII,
 )
 
-#: A line of /proc/driver/onload/stacks_ul: the stack, the process that made
+#: A line of /proc/driver/onload/stacks_ul: a stack, the process that created
 #: it, its user, and counters (efab_stacks_seq_show of Onload's
 #: src/driver/linux_onload/linux_stats.c).
 _STACK = re.compile(r"(?P<id>[0-9]{1,10}): (?P<pid>[0-9]{1,10}) ", re.ASCII)
 
-#: What a library's soname has in it if it only stands in for Onload's, as
-#: those that are compiled for tests do.
+#: Part of a library's soname that marks it as a substitute for Onload's,
+#: compiled for tests.
 STAND_IN = "stand-in"
 
 
 class State(enum.StrEnum):
-    """How far Onload is with a process."""
+    """State of Onload in a process."""
 
     REQUESTED = "asked"
     INJECTED = "injected"
@@ -59,8 +59,8 @@ _STANDS_IN = " (the library is a stand-in for Onload's)"
 class Driver:
     """State of Onload's driver.
 
-    :param is_loaded: whether the module onload is there.
-    :param stacks: process to the number of stacks that it made.
+    :param is_loaded: whether the module onload is loaded.
+    :param stacks: process to the number of stacks that it created.
     """
 
     is_loaded: bool | Unknown
@@ -71,9 +71,9 @@ class Driver:
 class Process:
     """A process as /proc shows it.
 
-    :param variables: LD_PRELOAD and Onload's, as it was started with them.
-    :param library: the path of Onload's library that it has mapped.
-    :param soname: of that file, None if it can't be read.
+    :param variables: LD_PRELOAD and Onload's variables at its start.
+    :param library: path of Onload's library that it has mapped.
+    :param soname: soname of that file, None if it can't be read.
     :param why_not: why a preload can't have worked, a clause; else None.
     """
 
@@ -96,7 +96,7 @@ class Effect:
     """State of Onload in one process.
 
     :param why: the state's reason, a clause.
-    :param is_stand_in: the library only stands in for Onload's.
+    :param is_stand_in: whether the library is a test substitute.
     """
 
     process: Process
@@ -106,22 +106,22 @@ class Effect:
 
     @property
     def sentence(self) -> str:
-        """The state and why it is no better."""
+        """The state and its reason."""
         return f"{_WORDS[self.state]}: {self.why}{self.note}"
 
     @property
     def note(self) -> str:
-        """Note that goes with every state; may be empty."""
+        """Note to show with any state; may be empty."""
         return _STANDS_IN if self.is_stand_in else ""
 
 
 def is_library(path: str) -> bool:
-    """Return whether a path is one of Onload's library, by its name."""
+    """Return whether a path has the name of Onload's library."""
     return _LIBRARY.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def variables(environ: bytes) -> Mapping[str, str]:
-    """Return the preload and Onload's variables of /proc/PID/environ."""
+    """Return LD_PRELOAD and Onload's variables in /proc/PID/environ."""
     found: dict[str, str] = {}
     for each in environ.split(b"\0"):
         name, equals, value = each.partition(b"=")
@@ -129,7 +129,7 @@ def variables(environ: bytes) -> Mapping[str, str]:
             plan.PREFIX.encode()
         )
         if equals and ours:
-            # As getenv(): the first of a name counts.
+            # As with getenv(), the first value of a name counts.
             found.setdefault(_text(name), _text(value))
     return types.MappingProxyType(found)
 
@@ -151,7 +151,7 @@ def mapped(maps: bytes) -> str | None:
 def stacks(text: str) -> Mapping[int, int]:
     """Return process to its stacks in /proc/driver/onload/stacks_ul.
 
-    Lines of another form count for nobody.
+    Lines of another form are ignored.
     """
     found: dict[int, int] = {}
     for line in text.split("\n"):
@@ -201,7 +201,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-#: The most that is read of /proc/PID/maps and environ, in bytes. A process
+#: The most bytes read of /proc/PID/maps and environ. A process
 #: may have 65,530 mappings (vm.max_map_count) of some 100 bytes each; an
 #: environment is a quarter of the stack's limit, 2 MiB by default.
 MAX_MAPS = 16 * 1024 * 1024
@@ -212,7 +212,7 @@ STACKS = "proc/driver/onload/stacks_ul"
 
 
 class _Unreadable(Exception):
-    """A process that is there and may not be looked at."""
+    """An existing process may not be inspected."""
 
 
 def driver(root: Root) -> Driver:
@@ -230,7 +230,7 @@ class Processes:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        #: How many could not be looked at: they are others'.
+        #: Number of processes of other users that could not be inspected.
         self.unreadable = 0
 
     def __iter__(self) -> Iterator[Process]:
@@ -256,7 +256,7 @@ class Processes:
     def _process(self, pid: int) -> Process | None:
         maps = self._bytes(f"proc/{pid}/maps", MAX_MAPS)
         if not maps:
-            # A thread of the kernel, or a zombie.
+            # It is a kernel thread or a zombie.
             return None
         environ = self._bytes(f"proc/{pid}/environ", MAX_ENVIRON)
         if environ is None:
@@ -281,7 +281,7 @@ class Processes:
     def _soname(self, pid: int, library: str | None) -> str | None:
         if library is None:
             return None
-        # As the process sees it: it may be in a container.
+        # The path as the process sees it, which may be in a container.
         seen = f"proc/{pid}/root/{library.lstrip('/')}"
         found = rootfs.read_elf(self._root, seen)
         return found.soname if isinstance(found, Elf) else None
@@ -310,7 +310,7 @@ class Processes:
         with file:
             pieces: list[bytes] = []
             try:
-                # procfs gives a file in pieces.
+                # procfs returns a file in pieces.
                 while limit > 0 and (piece := file.read(limit)):
                     pieces.append(piece)
                     limit -= len(piece)

@@ -3,9 +3,9 @@
 """The variables of Onload that a profile may set, and their values.
 
 Names and bounds are those of Onload 9.2's own tables
-(``src/include/ci/internal/opts_citp_def.h`` and ``opts_netif_def.h``). A
-variable that is not here can't be set: ``EF_LD_PRELOAD``, ``EF_LOG_FILE`` and
-``EF_CONFIG_DUMP`` name libraries and files.
+(``src/include/ci/internal/opts_citp_def.h`` and ``opts_netif_def.h``). Other
+variables can't be set. ``EF_LD_PRELOAD``, ``EF_LOG_FILE`` and
+``EF_CONFIG_DUMP`` are excluded because they name libraries and files.
 """
 
 import dataclasses
@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from sriov_rt.parse import errors
 from sriov_rt.parse import numbers
 
-#: Values that are words: interface lists, filter strings, names of stacks.
-#: Nothing in them means anything to a shell, to lxc.conf or to XML.
+#: Values that are text: interface lists, filter strings, names of stacks.
+#: No character in them has a meaning to a shell, lxc.conf or XML.
 _TEXT = re.compile(r"[A-Za-z0-9_.:=,+*-]{1,64}", re.ASCII)
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}", re.ASCII)
 
@@ -121,19 +121,19 @@ _WORDS = """
     EF_UDP_FORCE_REUSEPORT
 """
 
-#: Not allowed unless the operator names them: with physical addressing a
-#: program reads and writes all memory by the NIC's DMA, and a stack that is
-#: shared lets other users' programs in.
+#: Allowed only if the operator names them. With physical addressing, a program
+#: can read and write all memory by the NIC's DMA; a shared stack is open to
+#: other users' programs.
 _WITHHELD = "EF_PACKET_BUFFER_MODE EF_SHARE_WITH"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable and the values that it takes.
+    """A variable and its valid values.
 
-    :param minimum: the least number; None if its values are words.
-    :param is_bits: hexadecimal is taken too.
-    :param is_withheld: allowed only if the operator names it.
+    :param minimum: the least number; None if its values are text.
+    :param is_bits: whether hexadecimal is accepted too.
+    :param is_withheld: whether it is allowed only if the operator names it.
     """
 
     minimum: int | None
@@ -142,9 +142,9 @@ class Variable:
     is_withheld: bool = False
 
     def check(self, name: str, value: str) -> None:
-        """Refuse a value that the variable does not take.
+        """Refuse an invalid value of the variable.
 
-        :raises ParseError: see there.
+        :raises ParseError: if the value is invalid.
         """
         if self.minimum is None:
             if not _TEXT.fullmatch(value):
@@ -175,15 +175,15 @@ def _table() -> Mapping[str, Variable]:
     )
 
 
-#: Name to what it takes.
+#: Name of each variable to its valid values.
 VARIABLES: Mapping[str, Variable] = _table()
 
 
 def check(name: str, value: str, also: frozenset[str] = frozenset()) -> None:
-    """Refuse a variable that may not be set, or not to this.
+    """Refuse a variable that may not be set, or not to this value.
 
     :param also: names of withheld variables that the operator allows.
-    :raises ParseError: see there.
+    :raises ParseError: if the variable or its value is not allowed.
     """
     row = VARIABLES.get(name)
     if row is None:

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pods: the nodes that take one, and Onload in it."""
+"""Pods: the nodes that can run one, and Onload in it."""

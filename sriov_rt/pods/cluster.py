@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cluster as ``pod explain`` judges it: from its API server, or a file."""
+"""Objects of a cluster for ``pod explain``, from an API server or a file."""
 
 import functools
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from sriov_rt.kubernetes import errors
 from sriov_rt.pods import manifest
 from sriov_rt.pods.feasible_nodes import Cluster
 
-#: Objects of one answer, and the most answers of one list: room for 200,000
-#: pods, where Kubernetes' own limit is 150,000.
+#: Objects of one answer, and the most answers of one list: enough for 200,000
+#: pods, while Kubernetes' own limit is 150,000.
 PAGE = 500
 MAX_PAGES = 400
 
-#: Field of :class:`Cluster` to its kind and where an API server has it.
+#: Field of :class:`Cluster` to its kind and its path on an API server.
 KINDS: Mapping[str, tuple[str, str]] = {
     "nodes": ("Node", "/api/v1/nodes"),
     "pods": ("Pod", "/api/v1/pods"),
@@ -58,9 +58,9 @@ def connect(kubeconfig: str | None, context: str | None) -> Get:
 def read(get: Get) -> Cluster:
     """Return the objects of a cluster, read from its API server.
 
-    Kinds that it does not serve have no objects.
+    Kinds that the API server does not serve have no objects.
 
-    :raises ApiProblem: if it does not answer.
+    :raises ApiProblem: if the API server does not answer.
     """
     return Cluster(
         **{
@@ -79,7 +79,7 @@ def find_pod(get: Get, namespace: str, name: str) -> Any:
 
 
 def of_objects(given: Iterable[Any]) -> Cluster:
-    """Return a cluster made of objects from a file.
+    """Return a cluster with the objects from a file.
 
     :param given: objects of any kind, or Lists of objects.
     """

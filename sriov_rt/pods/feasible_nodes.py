@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which nodes take a pod by what sriov-rt judges, and why others do not. Pure.
+"""Nodes that can run a pod, and why the others cannot. Pure.
 
 Networks, VFs, runtime classes, Onload, the topology manager and labels are
-judged. The other rules are those of kube-scheduler, which says of a pod that
-exists what keeps it off (:func:`said`).
+judged. The other rules are left to kube-scheduler, which reports why it could
+not schedule an existing pod (:func:`said`).
 """
 
 import collections
@@ -28,19 +28,19 @@ from sriov_rt.pods.pod_request import PodRequest
 from sriov_rt.pods.sentences import reason
 from sriov_rt.reason import Reason
 
-#: How many isolated CPUs sriov-rt-agent reports (labels.own).
+#: Label with the number of isolated CPUs from sriov-rt-agent (labels.own).
 ISOLATED = f"{features.PREFIX}/sriov-rt.cpus.isolated"
 
 #: The same on a node of a Magnum nodegroup, which has no agent and joins only
 #: if its kernel has booted with isolcpus (magnum.nodegroup).
 REALTIME_CPUS = "sriov-rt.openstack.org/realtime-cpus"
 
-#: Annotation of a NetworkAttachmentDefinition: runtime classes whose
+#: Annotation of a NetworkAttachmentDefinition with the runtime classes whose
 #: sandboxes have a port for its VFs.
 KATA_CLASSES = "sriov-rt.openstack.org/kata-classes"
 
-#: Annotations of a NetworkAttachmentDefinition: the resource of its VFs, and
-#: the label that network-resources-injector adds to a pod's nodeSelector.
+#: Annotations of a NetworkAttachmentDefinition with the resource of its VFs,
+#: and the label that network-resources-injector adds to a pod's nodeSelector.
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 NODE_SELECTOR = "k8s.v1.cni.cncf.io/nodeSelector"
 
@@ -48,7 +48,7 @@ NODE_SELECTOR = "k8s.v1.cni.cncf.io/nodeSelector"
 #: (addons/kata/policy.yaml refuses pods without any).
 _KATA_PAGES = "kata-rt"
 
-#: Rules of kube-scheduler and the kubelet that are left to them.
+#: Rules that are left to kube-scheduler and the kubelet.
 NOT_JUDGED = (
     "spec.nodeName",
     "cordons, conditions and taints",
@@ -60,7 +60,7 @@ NOT_JUDGED = (
     "memory of NUMA nodes",
 )
 
-#: The longest message of another that is passed on, in characters.
+#: The longest message from Kubernetes that is passed on, in characters.
 MAX_MESSAGE = 1000
 
 _NONE = fractions.Fraction()
@@ -70,8 +70,8 @@ _NONE = fractions.Fraction()
 class Cluster:
     """Objects of a cluster, as the API server returns them.
 
-    :param topologies: NodeResourceTopology objects; those of other Nodes are
-        passed over.
+    :param topologies: NodeResourceTopology objects; those without a Node are
+        ignored.
     """
 
     nodes: Sequence[Mapping[str, Any]] = ()
@@ -83,12 +83,12 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placement:
-    """Whether a Node takes a pod.
+    """Judgement of whether a Node can run a pod.
 
-    :param label_age_s: seconds since the youngest label that the pod needs
-        was written; None if it needs none, or that is not known.
-    :param reasons: why not; none if it does.
-    :param notes: Reasons that do not keep the pod off.
+    :param label_age_s: seconds since the last write of a label that the pod
+        needs; None if it needs none, or the time is unknown.
+    :param reasons: Reasons against it; none if the Node can run the pod.
+    :param notes: Reasons that do not exclude the Node.
     """
 
     node: str
@@ -98,7 +98,7 @@ class Placement:
 
     @property
     def passes(self) -> bool:
-        """Whether the Node takes the pod."""
+        """Whether the Node can run the pod."""
         return not self.reasons
 
     def to_plain(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Placement:
 def find_class(
     given: Mapping[str, Any], cluster: Cluster
 ) -> Mapping[str, Any] | None:
-    """Return the RuntimeClass of a pod, or of its template; None if none."""
+    """Return the RuntimeClass of a pod or pod template; None if none."""
     spec = manifest.mapping(given, "spec")
     if "template" in spec:
         spec = manifest.mapping(spec, "template", "spec")
@@ -126,7 +126,7 @@ def find_class(
 def judge(
     request: PodRequest, cluster: Cluster, now: float
 ) -> tuple[Placement, ...]:
-    """Return for each Node, by name, why it does not take a pod.
+    """Return the judgement of each Node, in the order of their names.
 
     :param now: Unix time, seconds.
     """
@@ -147,10 +147,10 @@ def judge(
 
 
 def said(given: Mapping[str, Any]) -> str | None:
-    """Return what the cluster says of a pod that waits or was rejected.
+    """Return the cluster's own reason why a pod waits or was rejected.
 
-    :returns: the scheduler's own condition, or why the kubelet rejected the
-        pod; None if neither has anything against it.
+    :returns: the scheduler's condition, or the kubelet's reason to reject the
+        pod; None if there is neither.
     """
     status = manifest.mapping(given, "status")
     message = manifest.text(status, "message")
@@ -172,8 +172,8 @@ def said(given: Mapping[str, Any]) -> str | None:
 class _View:
     """Objects of the cluster, indexed for judging each Node.
 
-    :param accelerated: of each Node, its pods whose accelerated traffic is in
-        the pod's own network.
+    :param accelerated: Node to its pods whose accelerated traffic is in the
+        same network as this pod's.
     """
 
     accelerated: Mapping[str, Sequence[str]]
@@ -230,7 +230,7 @@ def _named(
 
 
 def _why_nowhere(request: PodRequest, cluster: Cluster) -> Iterator[Reason]:
-    """Yield Reasons that keep a pod off every Node."""
+    """Yield Reasons that exclude every Node."""
     found = _named(cluster.runtime_classes, request.runtime_class)
     if request.runtime_class and found is None:
         yield reason("pod_class_missing", runtime_class=request.runtime_class)
@@ -270,16 +270,16 @@ def _why_not_network(
     attached: Mapping[str | None, int],
     runtime_class: Mapping[str, Any] | None,
 ) -> Iterator[Reason]:
-    """Yield why a pod cannot be on a network.
+    """Yield why a pod cannot be attached to a network.
 
-    :param attached: its interfaces by resource: several networks may share
-        one.
+    :param attached: number of its interfaces by resource, which several
+        networks may share.
     """
     resource = annotations.get(RESOURCE)
     if not resource:
         return
     requested = request.resources.get(resource, _NONE)
-    # Multus takes VFs of claims as well, by an attribute of their devices.
+    # Multus also uses VFs of claims, by an attribute of their devices.
     if requested < attached[resource] and not request.claims:
         yield reason(
             "pod_vf_not_requested",
@@ -326,10 +326,10 @@ def _why_not(
 def _why_no_vfs(
     request: PodRequest, node: Mapping[str, Any], view: _View
 ) -> Iterator[Reason]:
-    """Yield what a Node lacks of the pod's networks, and of Onload's devices.
+    """Yield the pod's networks and Onload devices that a Node lacks.
 
-    A pod of a file has Onload's resource by its usual name, whatever the name
-    in the operator's ConfigMap: a Node with either has the device plugin.
+    A pod from a file has Onload's resource by its usual name, whatever the
+    operator's ConfigMap names: a Node with either name has the device plugin.
     """
     there = manifest.amounts(node, "status", "allocatable")
     labels = _labels(node)
@@ -357,7 +357,7 @@ def _why_not_selected(
     for each in request.selector:
         if not each.matches(labels):
             yield _unmatched(each, node, labels)
-    # A term without a condition matches nothing (NodeSelectorTerm's comment).
+    # An empty term matches nothing (comment of NodeSelectorTerm).
     missed = [
         [each for each in term if not each.matches(labels)]
         for term in request.terms
@@ -402,7 +402,7 @@ def _why_no_handler(
         manifest.text(each, "name")
         for each in manifest.objects(node, "status", "runtimeHandlers")
     ]
-    # Runtimes that do not report theirs (containerd 1) leave the list out.
+    # Runtimes that report no handlers (containerd 1) omit the list.
     if handler and found and handler not in found:
         yield reason(
             "pod_handler_missing",
@@ -478,8 +478,8 @@ def _label_age(
 ) -> int | None:
     """Return seconds since a label that a pod needs was last written.
 
-    Only labels of Node Feature Discovery count; the API server notes in
-    managedFields when they were written last.
+    Only labels of Node Feature Discovery count. The API server records the
+    time of the last write in managedFields.
     """
     needed = {
         f"f:{key}"

@@ -43,7 +43,7 @@ def text(plain: Any, *path: str) -> str:
 
 
 def texts(plain: Any, *path: str) -> Mapping[str, str]:
-    """Return an object of texts, such as labels."""
+    """Return an object with text values, such as labels."""
     return {
         key: value
         for key, value in mapping(plain, *path).items()

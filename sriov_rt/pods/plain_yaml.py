@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Manifests in YAML, as the JSON that an API server would be sent. Pure."""
+"""Manifests in YAML, converted to JSON for an API server. Pure."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import yaml
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """A loader without times, which JSON has as text."""
+    """A loader that leaves times as text, as in JSON."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -20,10 +20,10 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def documents(data: bytes) -> Iterator[Any]:
-    """Yield the documents of a stream, but for empty ones.
+    """Yield the documents of a stream, without empty ones.
 
-    :raises ValueError: if it is not YAML, has what JSON does not have, or an
-        alias: a few lines of those are gigabytes.
+    :raises ValueError: if it is not YAML, or has values unknown to JSON or
+        an alias: a few lines of aliases can expand to gigabytes.
     """
     try:
         for each in yaml.load_all(data, _Loader):

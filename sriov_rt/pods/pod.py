@@ -15,43 +15,44 @@ from sriov_rt.onload.errors import OnloadError
 from sriov_rt.pods import manifest
 from sriov_rt.pods import runtime_class
 
-#: Label of accelerated pods, its value their network. Two of one value and
-#: namespace do not share a node: what Onload sends past macvlan does not come
-#: back in.
+#: Label of accelerated pods, with their network as value. Two pods with the
+#: same value and namespace cannot share a node: packets that Onload sends past
+#: macvlan are not looped back.
 LABEL = "sriov-rt.openstack.org/onload"
 
-#: Annotation by which a pod requests a profile of the operator's.
+#: Annotation by which a pod requests one of the operator's profiles.
 PROFILE = "sriov-rt.openstack.org/onload-profile"
 
-#: Annotations that name the network of accelerated traffic, and a container.
+#: Annotations with the network of accelerated traffic, and a container.
 NETWORK = "sriov-rt.openstack.org/onload-network"
 CONTAINER = "sriov-rt.openstack.org/onload-container"
 
-#: Extended resources of Onload's devices: of AMD's operator, and before it.
+#: Extended resources of Onload's devices: AMD's operator's, and the older one.
 RESOURCES = frozenset({"amd.com/onload", "solarflare.com/sfc"})
 
 VOLUME = "sriov-rt-onload"
 
 _TOPOLOGY = "kubernetes.io/hostname"
 
-#: The networks that Multus attaches a pod to: names with commas between, or
-#: a JSON list (Network Plumbing Working Group's CRD standard, 4.1.2).
+#: Annotation with the networks that Multus attaches a pod to: names separated
+#: by commas, or a JSON list (Network Plumbing Working Group's CRD standard,
+#: 4.1.2).
 MULTUS = "k8s.v1.cni.cncf.io/networks"
 
-#: A NetworkAttachmentDefinition's name (a DNS subdomain) that is a label's
-#: value as well, which is shorter.
+#: A NetworkAttachmentDefinition's name (a DNS subdomain) that is short enough
+#: to be a label's value too.
 _NETWORK = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
 
-#: One of the annotation's names: NAMESPACE/NAME@INTERFACE.
+#: One name in the annotation: NAMESPACE/NAME@INTERFACE.
 _ATTACHED = re.compile(r"(?:([^/@,\s]+)/)?([^/@,\s]+)(?:@[^/@,\s]+)?")
 
-#: How deep a document may be nested; a Pod is about 12 deep.
+#: The deepest nesting of a document; a Pod has about 12 levels.
 MAX_DEPTH = 64
 
-#: The longest document that is taken: what etcd takes (1.5 MiB).
+#: The longest document that is accepted, bytes: etcd's limit of 1.5 MiB.
 MAX_DOCUMENT = 1536 * 1024
 
-#: What a document has to be.
+#: Requirement for a document.
 NEEDED = (
     "the JSON or YAML of a Pod, or of something with a pod template, as "
     "'kubectl get -o json' prints it"
@@ -61,7 +62,7 @@ Op = dict[str, Any]
 
 
 class PodRejected(OnloadError):
-    """A document has no pod that can be patched.
+    """A document does not have a pod that can be patched.
 
     :param problem: what is wrong with it, a clause.
     """
@@ -76,7 +77,7 @@ class PodRejected(OnloadError):
 def parse(text: bytes) -> dict[str, Any]:
     """Return the object of a document with a pod, JSON or YAML.
 
-    Of several documents it is the one that has a pod.
+    Of several documents, the one with a pod is returned.
 
     :raises PodRejected: if there is no such object, or it is too long.
     """
@@ -96,8 +97,8 @@ def decode(text: bytes, limit: int) -> list[dict[str, Any]]:
     """Return the objects of documents of any kind.
 
     :param text: JSON, one document after the other, or YAML.
-    :param limit: the longest that is taken, in bytes.
-    :raises PodRejected: if one is not an object, or they are too long.
+    :param limit: the longest text that is accepted, bytes.
+    :raises PodRejected: if one is not an object, or the text is too long.
     """
     if len(text) > limit:
         raise PodRejected(f"more than {limit} bytes")
@@ -116,7 +117,7 @@ def _of_json(data: bytes) -> Iterator[Any]:
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     text, at = data.decode().rstrip(), 0
     while True:
-        # raw_decode takes no white space before a document.
+        # raw_decode accepts no white space before a document.
         while text[at : at + 1].isspace():
             at += 1
         found, at = decoder.raw_decode(text, at)
@@ -126,7 +127,7 @@ def _of_json(data: bytes) -> Iterator[Any]:
 
 
 def _of_yaml(data: bytes) -> Iterator[Any]:
-    # Here, for few who read a pod read YAML.
+    # Imported here because few pods are read from YAML.
     from sriov_rt.pods import plain_yaml
 
     return plain_yaml.documents(data)
@@ -163,15 +164,15 @@ def patch(
     """Return the operations, none of them for a pod patched before.
 
     :param pod: a Pod, or an object with a pod template.
-    :param environment: LD_PRELOAD and the profile's variables; what the pod
-        says of Onload's variables is replaced.
+    :param environment: LD_PRELOAD and the profile's variables, which replace
+        the pod's own Onload variables.
     :param resource: the extended resource by which it gets the devices.
     :param network: the NetworkAttachmentDefinition of its accelerated
-        traffic, in the pod's namespace: what accelerated pods of one node
-        may not share.
+        traffic, in the pod's namespace. Accelerated pods on one node may not
+        share it.
     :param container: name of a container; the only one by default.
-    :param mount: a directory of the node to mount, where no device plugin
-        brings the library.
+    :param mount: a directory of the node to mount, if no device plugin
+        provides the library.
     :param runtime: the pod's RuntimeClass, if it is known.
     :raises PodRejected: if there is no such container or network, or the
         pod cannot have Onload.
@@ -255,7 +256,7 @@ def _resources(
         for each in ("limits", "requests")
     ]
     stated = [part[resource] for part in parts if resource in part]
-    # Of extended resources limit and request have to be the same.
+    # Limit and request of an extended resource must be equal.
     if len({str(each) for each in stated}) > 1:
         raise PodRejected(f"limit and request of {resource} differ")
     amount = stated[0] if stated else "1"
@@ -313,7 +314,7 @@ def _metadata(
 def _annotations(
     metadata: Mapping[str, Any], at: str, network: str
 ) -> dict[str, str]:
-    """Return the annotation with a network among those that are there."""
+    """Return the annotation, with a network added to the existing ones."""
     had = _object(metadata.get("annotations") or {}, f"{at}/annotations")
     text = had.get(MULTUS, "")
     if network in _attached(text, metadata.get("namespace")):
@@ -327,10 +328,10 @@ def _annotations(
 
 
 def _attached(text: Any, own: Any) -> tuple[str, ...]:
-    """Return the networks of an annotation; their namespace if it is named.
+    """Return the networks in an annotation, with namespaces other than own.
 
     :param own: the pod's namespace, if it is stated.
-    :raises PodRejected: if Multus could not read it either.
+    :raises PodRejected: if Multus could not read the annotation either.
     """
     found: list[tuple[str | None, str]] = []
     if type(text) is not str:
@@ -360,9 +361,9 @@ def _attached(text: Any, own: Any) -> tuple[str, ...]:
 def attached(pod: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the networks that Multus attaches a pod to, in order.
 
-    NAMESPACE/NAME for those that are not of the pod's own namespace.
+    Networks outside the pod's own namespace are NAMESPACE/NAME.
 
-    :param pod: as with :func:`patch`.
+    :param pod: as for :func:`patch`.
     :raises PodRejected: if Multus could not read them either.
     """
     at, template = _template(pod)
@@ -372,19 +373,19 @@ def attached(pod: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def other_networks(pod: Mapping[str, Any], network: str) -> tuple[str, ...]:
-    """Return the networks beside one that Multus attaches a pod to.
+    """Return the networks besides one that Multus attaches a pod to.
 
-    :param pod: as with :func:`patch`.
+    :param pod: as for :func:`patch`.
     :raises PodRejected: if Multus could not read them either.
     """
     return tuple(each for each in attached(pod) if each != network)
 
 
 def other_resources(pod: Mapping[str, Any], resource: str) -> tuple[str, ...]:
-    """Return other names of Onload's devices that a pod requests.
+    """Return other resources of Onload's devices that a pod requests.
 
-    :param pod: as with :func:`patch`.
-    :param resource: the name that its patch has.
+    :param pod: as for :func:`patch`.
+    :param resource: the resource in its patch.
     """
     _, template = _template(pod)
     every = manifest.objects(template, "spec", "containers")
@@ -398,7 +399,7 @@ def other_resources(pod: Mapping[str, Any], resource: str) -> tuple[str, ...]:
 
 
 def _apart(spec: Mapping[str, Any], at: str, network: str) -> Iterator[Op]:
-    # Of the pod's own namespace, where the network is.
+    # The term applies to the pod's own namespace, where the network is.
     term = {
         "labelSelector": {"matchLabels": {LABEL: network}},
         "topologyKey": _TOPOLOGY,
@@ -417,9 +418,9 @@ def _op(op: str, path: str, value: Any) -> Op:
 
 
 def apply(pod: Mapping[str, Any], ops: Iterable[Op]) -> dict[str, Any]:
-    """Return a pod as it is after :func:`patch`'s operations.
+    """Return a pod with the operations of :func:`patch` applied.
 
-    :param ops: of :func:`patch` for this pod: all of them add.
+    :param ops: operations from :func:`patch` for this pod, all of which add.
     """
     after: dict[str, Any] = copy.deepcopy(dict(pod))
     for each in ops:

@@ -19,16 +19,16 @@ Amounts = Mapping[str, fractions.Fraction]
 
 _CPU = "cpu"
 
-#: Resources by which the kubelet tells the class of a pod.
+#: Resources that decide on the QoS class of a pod.
 _OF_POD = (_CPU, "memory")
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
-#: Integers of Gt and Lt, as Go's ParseInt reads them.
+#: Integers for Gt and Lt, in the form of Go's ParseInt.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
-#: What the policy of pods requests for Onload, unless its ConfigMap names
-#: another resource (onload-pods/policy.yaml).
+#: Resource that the admission policy requests for Onload, unless its ConfigMap
+#: names another one (onload-pods/policy.yaml).
 _ONLOAD = "amd.com/onload"
 
 
@@ -79,21 +79,21 @@ class Expression:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PodRequest:
-    """Fields of a pod that decide on its node, as far as they are ours.
+    """Fields of a pod that decide on its node, as far as sriov-rt judges.
 
     :param full_name: NAMESPACE/NAME.
     :param selector: conditions, all of which have to hold.
-    :param terms: of its node affinity: one has to hold, if there are any.
-    :param resources: amounts of its containers together.
+    :param terms: terms of its node affinity, of which any one has to hold.
+    :param resources: total amounts of its containers.
     :param exclusive_cpus: number of CPUs that the static CPU manager gives
         to containers of a Guaranteed pod with whole CPUs
         (pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs).
-    :param parts: what each container needs of NUMA nodes, in turn.
-    :param whole: what they need together.
+    :param parts: needs of each container from NUMA nodes, in order.
+    :param whole: needs of the whole pod from NUMA nodes.
     :param claims: names of its ResourceClaims.
-    :param networks: that Multus attaches, NAMESPACE/NAME each.
-    :param onload_network: of its accelerated traffic, if it has any.
-    :param requests_onload: by annotation, label or resource.
+    :param networks: networks that Multus attaches, NAMESPACE/NAME each.
+    :param onload_network: network of its accelerated traffic; may be empty.
+    :param requests_onload: whether it does, by annotation, label or resource.
     """
 
     full_name: str
@@ -112,10 +112,10 @@ class PodRequest:
 
 
 def admitted(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a pod of a file as the policy for Onload admits it.
+    """Return a pod from a file, patched as by the policy for Onload.
 
-    One that requests nothing by annotation, or that the policy leaves alone,
-    is returned as it is.
+    A pod without the annotations, or one that the policy leaves alone, is
+    returned unchanged.
     """
     template = _template(given)
     annotations = manifest.texts(template, "metadata", "annotations")
@@ -139,7 +139,7 @@ def read(
     given: Mapping[str, Any],
     runtime_class: Mapping[str, Any] | None = None,
 ) -> PodRequest:
-    """Return the Request of a pod.
+    """Return the request of a pod.
 
     :param given: a Pod, or an object with a pod template.
     :param runtime_class: the pod's RuntimeClass, which the API server would
@@ -197,11 +197,11 @@ def _sum(
     spec: Mapping[str, Any],
     amounts_of: Callable[[Mapping[str, Any]], Amounts],
 ) -> Amounts:
-    """Return what a pod needs at its most.
+    """Return the most that a pod needs of each resource at any time.
 
-    As PodRequests of k8s.io/component-helpers (resource/helpers.go) adds it
-    up: the containers together, or an init container beside the sidecars
-    before it if that is more.
+    This is the sum in PodRequests of k8s.io/component-helpers
+    (resource/helpers.go): all containers together or, if more, an init
+    container with the sidecars before it.
     """
     total: dict[str, fractions.Fraction] = {}
     sidecars: dict[str, fractions.Fraction] = {}
@@ -228,7 +228,7 @@ def _is_sidecar(container: Mapping[str, Any]) -> bool:
 
 
 def _requested(container: Mapping[str, Any]) -> Amounts:
-    """Return a container's requests; a limit without a request counts."""
+    """Return a container's requests; a limit is the default request."""
     limits = manifest.amounts(container, "resources", "limits")
     given = manifest.amounts(container, "resources", "requests")
     return {**limits, **given}
@@ -240,7 +240,7 @@ def _add(total: dict[str, fractions.Fraction], more: Amounts) -> None:
 
 
 def is_guaranteed(spec: Mapping[str, Any]) -> bool:
-    """Return whether a pod is of the class Guaranteed, by its containers."""
+    """Return whether a pod's QoS class is Guaranteed, by its containers."""
     for each in _containers(spec):
         limits = manifest.amounts(each, "resources", "limits")
         requested = _requested(each)
@@ -272,16 +272,17 @@ def _parts(spec: Mapping[str, Any]) -> Iterator[topology.Part]:
 
 
 def whole(spec: Mapping[str, Any]) -> topology.Part:
-    """Return what a pod as a whole needs of NUMA nodes."""
+    """Return the needs of a whole pod from NUMA nodes."""
     return topology.Part(None, _sum(spec, _aligned(spec)))
 
 
 def _aligned(
     spec: Mapping[str, Any],
 ) -> Callable[[Mapping[str, Any]], Amounts]:
-    """Return what says which resources of a container have NUMA nodes.
+    """Return a function for a container's resources with NUMA nodes.
 
-    Devices in a pod of any class, and whole CPUs in a Guaranteed one.
+    These are devices in a pod of any class, and whole CPUs in a Guaranteed
+    one.
     """
     has_cpus = is_guaranteed(spec)
 
@@ -301,7 +302,7 @@ def _aligned(
 
 
 def is_device(resource: str) -> bool:
-    """Return whether a resource is one of a device plugin."""
+    """Return whether a resource belongs to a device plugin."""
     domain, slash, _ = resource.partition("/")
     return bool(slash) and not f".{domain}".endswith(".kubernetes.io")
 

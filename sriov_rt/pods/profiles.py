@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The operator's profiles of Onload as a ConfigMap for admission. Pure."""
+"""The operator's Onload profiles as a ConfigMap for admission. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from sriov_rt import exceptions
 NAMESPACE = "sriov-rt"
 NAME = "sriov-rt-onload-profiles"
 
-#: Its annotation with the extended resource of Onload's devices.
+#: Annotation of the ConfigMap with the extended resource of Onload's devices.
 RESOURCE = "sriov-rt.openstack.org/onload-resource"
 
 
@@ -28,9 +28,9 @@ class NotInLines(exceptions.SriovRtError):
 def config_map(
     environments: Mapping[str, Mapping[str, str]], resource: str
 ) -> dict[str, Any]:
-    """Return the ConfigMap: a key a profile, a line NAME=VALUE a variable.
+    """Return the ConfigMap: a key per profile, a NAME=VALUE line per variable.
 
-    :param environments: what each profile sets, LD_PRELOAD among it.
+    :param environments: variables of each profile, including LD_PRELOAD.
     :param resource: the extended resource of Onload's devices.
     :raises NotInLines: if a value has more than one line.
     """

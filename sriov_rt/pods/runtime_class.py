@@ -6,17 +6,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-#: A word in the name of a class or handler whose containers have a kernel of
-#: their own: the node's devices and its library do not reach them. A word
-#: has neither a letter nor a digit beside it, as in kata-qemu, kata.qemu,
-#: kata_fc and io.containerd.kata.v2.
+#: A word in the name of a class or handler whose containers have their own
+#: kernel, and so cannot use the node's devices and library. A word has no
+#: letter or digit next to it, as in kata-qemu, kata.qemu, kata_fc and
+#: io.containerd.kata.v2.
 _SANDBOX = re.compile(
     r"(?<![a-z0-9])(?:kata(?:containers?)?[0-9]*|gvisor|runsc)(?![a-z0-9])",
     re.IGNORECASE,
 )
 
 #: A word in the name of a handler whose containers share the node's kernel,
-#: whatever overhead their class states.
+#: even if their class states an overhead.
 _SHARED = re.compile(r"(?<![a-z0-9])(?:runc|crun)(?![a-z0-9])", re.IGNORECASE)
 
 #: A word in the name of a class or handler of Kata.
@@ -28,7 +28,7 @@ KIND = "RuntimeClass"
 
 
 def is_kata(name: str) -> bool:
-    """Return whether a class or handler of this name is Kata's."""
+    """Return whether a class or handler with this name is Kata's."""
     return _KATA.search(name) is not None
 
 
@@ -37,10 +37,10 @@ def why_not(
 ) -> str | None:
     """Return why nothing can be preloaded into a pod's containers, or None.
 
-    Kubernetes copies a class's overhead, which is what a sandbox takes beside
+    Kubernetes copies a class's overhead, the resources of a sandbox besides
     its containers, into the pods that it admits.
 
-    :param given: the RuntimeClass object; None if it is not known.
+    :param given: the RuntimeClass object; None if it is unknown.
     """
     name = spec.get("runtimeClassName")
     handler: Any = None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sentences for what keeps a pod off a node, code by code."""
+"""Sentences of the reasons that keep a pod off a node, by code."""
 
 import types
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 from sriov_rt import reason as reasons
 from sriov_rt.reason import Reason
 
-#: Code to the operator's sentence, with the fields that it takes.
+#: Code to the operator's sentence, with its fields in braces.
 SENTENCES: Mapping[str, str] = types.MappingProxyType(
     {
         "pod_network_missing": (
@@ -121,6 +121,6 @@ def reason(code: str, **fields: Any) -> Reason:
     """Return the Reason of a code, its sentence filled in.
 
     :param code: a key of :data:`SENTENCES`.
-    :param fields: those that the sentence takes, and any further ones.
+    :param fields: fields of the sentence, and any others.
     """
     return reasons.filled(code, SENTENCES[code], fields)

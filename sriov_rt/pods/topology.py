@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether the kubelet's topology manager admits a pod on a Node. Pure.
+"""Judgement of whether the kubelet's topology manager admits a pod. Pure.
 
-As pkg/kubelet/cm/topologymanager of Kubernetes 1.34 does: each resource with
-NUMA nodes hints at every set of them that has enough of it free, and prefers
-sets as small as an idle Node would need. A policy that rejects wants one set
-that all resources prefer. Memory of NUMA nodes is not judged.
+The rules are those of pkg/kubelet/cm/topologymanager of Kubernetes 1.34. Each
+resource with NUMA nodes hints at every set of them with enough of it free, and
+prefers sets as small as an idle Node would need. A rejecting policy requires
+one set that all resources prefer. Memory of NUMA nodes is not judged.
 """
 
 import dataclasses
@@ -26,16 +26,16 @@ _NONE = fractions.Fraction()
 #: The most NUMA nodes of a Node; with more the manager does not start.
 MAX_NODES = 8
 
-#: Policies that reject a pod, and the most NUMA nodes of one set. "none" and
-#: "best-effort" take what there is.
+#: Policies that can reject a pod, and the most NUMA nodes of one set. "none"
+#: and "best-effort" never reject.
 REJECTING: Mapping[str, int] = {"restricted": MAX_NODES, "single-numa-node": 1}
 
-#: Who is aligned: each container by itself and in turn, or all of them.
+#: Scope of the alignment: each container in turn, or all of them together.
 CONTAINER = "container"
 POD = "pod"
 
-#: Values of the older topologyPolicies to the policy's name: their scope is at
-#: the end, as in SingleNUMANodePodLevel.
+#: Prefix of the older topologyPolicies to the policy's name; their suffix is
+#: the scope, as in SingleNUMANodePodLevel.
 _OLDER = {
     "SingleNUMANode": "single-numa-node",
     "Restricted": "restricted",
@@ -49,10 +49,10 @@ _NUMBER = re.compile(r"[0-9]+$")
 class Part:
     """A container of a pod, or all of them.
 
-    :param name: of the container; None for the whole pod.
-    :param needed: exclusive CPUs, of a Guaranteed pod, and devices, of any.
-    :param is_initial: whether it ends before the others start, who then have
-        what it had.
+    :param name: name of the container; None for the whole pod.
+    :param needed: exclusive CPUs (of a Guaranteed pod) and devices (of any).
+    :param is_initial: whether it ends before the others start, which then
+        reuse its resources.
     """
 
     name: str | None
@@ -64,7 +64,7 @@ class Part:
 class Split:
     """A part of a pod that the topology manager rejects.
 
-    :param zones: name and free amounts of each NUMA node, when it is asked.
+    :param zones: name and free amounts of each NUMA node before this part.
     """
 
     part: Part
@@ -83,11 +83,11 @@ class _Zone:
 def why_not(
     topology: Mapping[str, Any], containers: Sequence[Part], whole: Part
 ) -> Split | None:
-    """Return what a Node's topology manager rejects of a pod; None if nothing.
+    """Return the part of a pod that a topology manager rejects; None if none.
 
     :param topology: the Node's NodeResourceTopology.
-    :param containers: in the order in which the kubelet starts them.
-    :param whole: the pod.
+    :param containers: containers in the kubelet's order of starting them.
+    :param whole: the whole pod.
     """
     policy, scope = settings(topology)
     most = REJECTING.get(policy)
@@ -95,7 +95,7 @@ def why_not(
         return None
     zones = list(_zones(topology))
     known = {key for zone in zones for key in zone.total}
-    # What an initial container had on a zone, for the others to take again.
+    # Amounts of initial containers on each zone, which the others reuse.
     reused: dict[str, dict[int, fractions.Fraction]] = {}
     for part in [whole] if scope == POD else containers:
         needed = {key: n for key, n in part.needed.items() if key in known}
@@ -112,7 +112,7 @@ def why_not(
 def settings(topology: Mapping[str, Any]) -> tuple[str, str]:
     """Return the policy and scope of a Node's topology manager.
 
-    The scope is ``container`` unless it is stated, as the kubelet's default.
+    If it is not stated, the scope is ``container``, the kubelet's default.
     """
     stated = {
         manifest.text(each, "name"): manifest.text(each, "value")
@@ -162,7 +162,7 @@ def _set(
         _smallest(zones, key, amount) for key, amount in needed.items()
     }
     if len(smallest) != 1:
-        # Their preferred sets differ in size, and so in their zones.
+        # The preferred sets differ in size, and so in their zones.
         return None
     (size,) = smallest
     if size is None or size > most:
@@ -181,7 +181,7 @@ def _set(
 def _smallest(
     zones: Sequence[_Zone], key: str, amount: fractions.Fraction
 ) -> int | None:
-    """Return how many zones an idle Node would need; None if all are few."""
+    """Return how many zones an idle Node needs; None if all are too few."""
     totals = sorted(
         (zone.total.get(key, _NONE) for zone in zones), reverse=True
     )
@@ -198,7 +198,7 @@ def _take(
     chosen: Sequence[int],
     is_initial: bool,
 ) -> None:
-    """Take what a part needs from zones, what can be had again first."""
+    """Take the needs of a part from zones, reusable amounts first."""
     for key, amount in needed.items():
         again = reused.setdefault(key, {})
         for zone in sorted(chosen, key=lambda each: -again.get(each, _NONE)):

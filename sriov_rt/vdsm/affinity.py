@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""CPUs that a hook may run on: none that is isolated."""
+"""CPU affinity of a hook, which excludes isolated CPUs."""
 
 import os
 
@@ -13,9 +13,9 @@ _CPUS = "sys/devices/system/cpu"
 
 
 def keep_to_housekeeping(root: Root) -> frozenset[int]:
-    """Keep this process, and what it starts, off isolated CPUs.
+    """Keep this process and its children off isolated CPUs.
 
-    Before anything else: no work of ours disturbs a realtime guest.
+    Call it first, so that our work does not disturb a realtime guest.
 
     :returns: the CPUs that it may run on; empty if nothing was changed.
     """
@@ -31,6 +31,6 @@ def keep_to_housekeeping(root: Root) -> frozenset[int]:
             return frozenset()
         os.sched_setaffinity(0, cpus)
     except (errors.ParseError, OSError):
-        # A container's cpuset may allow none of them: that is no fault.
+        # A container's cpuset may allow none of them, which is no error.
         return frozenset()
     return frozenset(cpus)

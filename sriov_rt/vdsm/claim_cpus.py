@@ -2,8 +2,8 @@
 
 """The program that claims pCPUs for vdsm's user, as root by sudo.
 
-It takes a VM's UUID and pCPUs, none to end its claim, and nothing else. It
-prints the pCPUs that others have; if the VM's are among them, it has none.
+Its arguments are a VM's UUID and pCPUs; without pCPUs it ends the VM's claim.
+It prints the pCPUs of others; if the VM's are among them, nothing is claimed.
 """
 
 import sys

@@ -2,10 +2,10 @@
 
 """The hook program of vdsm, which oVirt runs on each host.
 
-vdsm runs the programs of a directory that is named after the event, with the
-domain in a file that ``_hook_domxml`` names and the VM's custom properties in
-the environment. Exit code 2 refuses the VM at once, with what is printed on
-standard error as the reason (lib/vdsm/common/hooks.py of vdsm).
+vdsm runs the programs in a directory that is named after the event. The
+domain is in a file that ``_hook_domxml`` names, the VM's custom properties
+are in the environment. Exit code 2 refuses the VM at once, with the standard
+error as the reason (lib/vdsm/common/hooks.py of vdsm).
 """
 
 import os
@@ -42,12 +42,12 @@ from sriov_rt.parse.cpulist import parse_cpu_list
 from sriov_rt.request import guest_request
 from sriov_rt.request.guest_request import GuestRequest
 
-#: What vdsm takes for a refusal, after which it runs no other program. 1 lets
-#: the others run first.
+#: Exit code that vdsm takes for a refusal, after which it runs no other
+#: program. 1 lets the others run first.
 EXIT_REFUSED = 2
 
-#: The custom properties that are read, and no other variable that a VM's
-#: owner has a say in: the pinning is also what oVirt calls a topology.
+#: The custom properties that are read. No other variable under the control of
+#: a VM's owner is read. oVirt calls the pinning a topology, too.
 PROPERTY = "sriov_rt"
 PINNING = "pinning"
 
@@ -64,7 +64,7 @@ _INCOMING = program.incoming(MANAGER)
 RESET = "/usr/libexec/sriov-rt/reset-vfs"
 CLAIM = "/usr/libexec/sriov-rt/claim-cpus"
 
-#: Seconds that they may take: drivers of several VFs are bound again.
+#: Seconds that the programs may take: drivers of several VFs are rebound.
 _RESET_S = 120
 _CLAIM_S = 30
 
@@ -72,7 +72,7 @@ _CLAIM_S = 30
 class VfsNotReset(exceptions.SriovRtError):
     """VFs of a VM could not be brought to the baseline.
 
-    :param problem: what the program that resets them says.
+    :param problem: message of the program that resets them.
     """
 
     def __init__(self, problem: str) -> None:
@@ -85,8 +85,8 @@ ResetVfs = Callable[[Sequence[str]], None]
 def reset_by_sudo(addresses: Sequence[str]) -> None:
     """Reset VFs as root.
 
-    :param addresses: PCI addresses; those that are no VFs are left alone.
-    :raises VfsNotReset: if one can't be.
+    :param addresses: PCI addresses; devices other than VFs are left alone.
+    :raises VfsNotReset: if one can't be reset.
     """
     _as_root([RESET, *addresses], _RESET_S, VfsNotReset)
 
@@ -109,9 +109,9 @@ def _as_root(
     timeout_s: float,
     refused: Callable[[str], exceptions.SriovRtError],
 ) -> str:
-    """Run a program of ours as root, and return what it printed.
+    """Run one of our programs as root, and return its output.
 
-    :param refused: makes the error of what it says.
+    :param refused: makes the error from the program's message.
     """
     words = (
         ["sudo", "--non-interactive", *command] if os.geteuid() else command
@@ -143,7 +143,7 @@ def run(
     reset_vfs: ResetVfs = reset_by_sudo,
     claim: Claim = claim_by_sudo,
 ) -> Outcome:
-    """Return what to answer to an event.
+    """Return the answer to an event.
 
     :param event: the name of the hook's directory.
     """
@@ -188,11 +188,11 @@ def _start(
     reset_vfs: ResetVfs,
     claim: Claim,
 ) -> Outcome:
-    """Return the domain as it is requested; its VFs are clean then.
+    """Return the domain adapted to its request, and clean its VFs.
 
-    It says what is requested, too: libvirt's hook goes by that.
+    The request is written into the domain, for libvirt's hook to read.
 
-    :raises Refused: if it can't be on this host.
+    :raises Refused: if this host can't meet the request.
     :raises VfsNotReset: if a VF can't be cleaned.
     """
     rendered = program.admit(xml, request, MANAGER, root, claim)
@@ -209,13 +209,13 @@ def _start(
 
 
 def _arrive(xml: bytes, request: GuestRequest, root: Root) -> Outcome:
-    """Refuse a VM that was saved, or runs elsewhere, if it can't be here.
+    """Refuse a VM to be restored or migrated if this host can't run it.
 
-    vdsm drops the domain that hooks make of these events (their callers in
-    lib/vdsm/virt/vm.py), so that none is made: libvirt's hook moves the pins,
+    vdsm ignores the domain that hooks return for these events (see callers in
+    lib/vdsm/virt/vm.py), so none is returned: libvirt's hook moves the pins
     and claims the pCPUs.
 
-    :raises Refused: if this host can't give what it requests.
+    :raises Refused: if this host can't meet its request.
     """
     facts = program.facts(request, MANAGER, root)
     rendered = admission.admit(xml, request, facts, _INCOMING, taken=CpuSet())
@@ -252,7 +252,7 @@ def main(
 ) -> int:
     """Run the program and return its exit code.
 
-    :param name: of the program's file, in the directory of an event.
+    :param name: path of the program's file, in the directory of an event.
     """
     place = pathlib.Path(sys.argv[0] if name is None else name)
     given = os.environ if environment is None else environment
@@ -260,7 +260,7 @@ def main(
     try:
         xml = files.read(pathlib.Path(path), MAX_DOCUMENT) if path else b""
     except OSError:
-        # Who requests something is refused: that is no domain.
+        # Empty XML is no domain, so a VM with a request is refused.
         xml = b""
     outcome = run(place.absolute().parent.name, given, xml, Root())
     vm = f"vm={clean(given.get('vmId', '?'))} event={place.parent.name}"
@@ -270,7 +270,7 @@ def main(
             files.replace(pathlib.Path(path), outcome.xml.encode(), mode)
         except OSError as error:
             outcome = Outcome(problem=f"{path} cannot be written: {error}")
-    # The engine shows other than ASCII as the bytes that it is.
+    # The engine shows characters beyond ASCII as raw bytes.
     shown = outcome.problem.replace("µ", "u").encode("ascii", "replace")
     program.report(outcome, "sriov-rt-vdsm", vm, shown.decode())
     return EXIT_REFUSED if outcome.problem else 0

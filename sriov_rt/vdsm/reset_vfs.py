@@ -2,7 +2,7 @@
 
 """The program that resets VFs for vdsm's user, as root by sudo.
 
-It takes PCI addresses and nothing else.
+It accepts only PCI addresses.
 """
 
 import sys
@@ -17,9 +17,9 @@ from sriov_rt.parse.pci import PciAddress
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Reset the VFs of some addresses, and return the exit code.
+    """Reset the VFs with some addresses, and return the exit code.
 
-    Their drivers stay: vdsm binds and unbinds them itself.
+    Their drivers stay bound: vdsm binds and unbinds them itself.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
