@@ -28,11 +28,11 @@ from sriov_rt.verify.tools import CERTIFYING
 
 LOG = logging.getLogger(__name__)
 
-#: The shortest run of each of these that earns one, in seconds: as long as
-#: the profile ovirt measures.
+#: The shortest run of each certifying tool, in seconds: as long as the
+#: profile ovirt measures.
 MIN_DURATION_S = 15 * 60
 
-#: How long one counts by default: 30 days.
+#: How long a certificate is valid by default: 30 days.
 VALIDITY_S = 30 * 24 * 3600
 
 
@@ -40,11 +40,12 @@ VALIDITY_S = 30 * 24 * 3600
 class Subject:
     """Host that a certificate is issued for.
 
-    :param host: its name, for people.
+    :param host: the host's name, for people.
     :param kernel: its kernel's release.
     :param cpus: the isolated CPUs.
-    :param conditions: what it hangs on, before and after the measurement.
-    :param packages: of its virtualization, each a name and a version.
+    :param conditions: what the certificate depends on, before and after the
+        measurement.
+    :param packages: virtualization packages, each a name and a version.
     """
 
     host: str
@@ -69,7 +70,7 @@ def issue(
     """Return the certificate that measurements earn.
 
     :param now: Unix time in seconds.
-    :raises CertificateRefused: if they earn none, with each reason.
+    :raises CertificateRefused: if they earn none, with all reasons.
     """
     reasons = list(refused(subject, measurements, load, min_duration_s))
     if validity_s > certificate.MAX_VALIDITY_S:
@@ -103,7 +104,7 @@ def issue(
 
 
 def prepare(root: pathlib.Path) -> None:
-    """Check that a certificate can be written, before hours are spent.
+    """Check that a certificate can be written, before hours of measuring.
 
     :param root: of the host, ``/``.
     :raises OSError: if it can't.
@@ -115,16 +116,17 @@ def prepare(root: pathlib.Path) -> None:
 
 
 def write(found: Certificate, root: pathlib.Path) -> pathlib.Path:
-    """Write a certificate, so that it is there as a whole or not at all.
+    """Write a certificate atomically.
 
     :param root: of the host, ``/``.
     :returns: its path.
-    :raises OSError: if it can't be written; then the one before is there.
+    :raises OSError: if it can't be written; the previous one is kept then.
     """
     path = root / certificate.PATH
     files.make_directory(path.parent)
     files.replace(path, certificate.to_bytes(found), 0o644, durable=True)
-    # What the agent kept is of the one before; here it may be read-only.
+    # The agent's withdrawal is about the previous certificate. The directory
+    # may be read-only here.
     with contextlib.suppress(OSError):
         (root / certificate.WITHDRAWAL_PATH).unlink()
     return path
@@ -136,13 +138,13 @@ def withdraw(
     root: pathlib.Path,
     culprit: Culprit | None = None,
 ) -> None:
-    """Write down that a certificate counts no more.
+    """Record that a certificate is withdrawn.
 
-    Where that can't be written, on a full disk say, the certificate is
-    removed: that takes no room.
+    If that can't be written, for example on a full disk, the certificate is
+    removed, which needs no space.
 
     :param why: a sentence.
-    :param culprit: of the sample that contradicts it.
+    :param culprit: culprit of the sample that contradicts the certificate.
     :raises OSError: if it can't be removed either.
     """
     try:
@@ -170,7 +172,7 @@ def refused(
     load: Load,
     min_duration_s: float = MIN_DURATION_S,
 ) -> Iterator[str]:
-    """Yield why measurements earn no certificate, a sentence each."""
+    """Yield the reasons against a certificate, a sentence each."""
     if not load.certifies:
         yield (
             f"measured under the load '{load.name}': an idle host says "

@@ -10,14 +10,14 @@ from sriov_rt.host.root import Root
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machine:
-    """Machine of a measurement; a field that is not known is empty.
+    """Machine of a measurement; unknown fields are empty.
 
     :param host: its name.
-    :param product: vendor and model, by its firmware.
+    :param product: vendor and model, from its firmware.
     :param cpu: model of the first CPU.
-    :param cpus: those that are online, as a CPU list.
+    :param cpus: the online CPUs, as a CPU list.
     :param system: its operating system.
-    :param nic: what the traffic passes first; empty without traffic.
+    :param nic: interface that the traffic leaves by; empty without traffic.
     """
 
     host: str = ""
@@ -28,7 +28,7 @@ class Machine:
     nic: str = ""
 
 
-#: What a result of an earlier version has.
+#: Machine of a result by an earlier version.
 UNKNOWN = Machine()
 
 
@@ -54,7 +54,7 @@ def _line(root: Root, path: str) -> str:
 
 
 def _field(root: Root, path: str, name: str, separator: str) -> str:
-    """Return the value of a file's first line of a name."""
+    """Return the value of a file's first line with a name."""
     found = root.read_text(path, limit=16 * 1024 * 1024)
     if isinstance(found, Unknown):
         return ""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Steps and measurements of latency tools, in one form for all of them."""
+"""Steps and measurements, in the same form for all latency tools."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from sriov_rt.parse.cpulist import CpuSet
 #: The most buckets that a histogram may have; ``cyclictest -h`` takes as many.
 MAX_BUCKETS = 100_000
 
-#: The greatest latency that is one, µs: an hour.
+#: The greatest plausible latency, µs: an hour.
 MAX_LATENCY_US = 3_600_000_000
 
 #: The greatest number of samples of one CPU: a year at 1 MHz.
@@ -24,12 +24,12 @@ class Step:
 
     :param tool: its name, a key of ``tools.TOOLS``.
     :param duration_s: how long it measures.
-    :param interval_us: between two wake-ups; 0 for a tool that has none.
-    :param priority: of SCHED_FIFO, 1 to 99.
-    :param buckets: of the histogram, 1 µs each.
-    :param threshold_us: a tracer counts what is longer.
-    :param workload: what oslat does meanwhile (``-w``), and with how much
-        memory (``-m``); empty for none.
+    :param interval_us: time between two wake-ups; 0 for a tool that has none.
+    :param priority: priority under SCHED_FIFO, 1 to 99.
+    :param buckets: number of the histogram's buckets, 1 µs each.
+    :param threshold_us: a tracer counts gaps longer than this.
+    :param workload: workload of oslat (``-w``) and its memory (``-m``); empty
+        for none.
     """
 
     tool: str
@@ -45,8 +45,8 @@ class Step:
 class Cpus:
     """The CPUs of a measurement.
 
-    :param measured: the isolated ones that are online.
-    :param housekeeping: those from which it is measured.
+    :param measured: the isolated CPUs that are online.
+    :param housekeeping: the CPUs on which the tools' control runs.
     """
 
     measured: CpuSet
@@ -58,12 +58,12 @@ class CpuLatency:
     """Latencies of one CPU.
 
     :param cpu: its number.
-    :param samples: how many were taken, those above the histogram included.
-    :param max_us: the worst, µs, rounded up.
-    :param histogram: pairs of a latency in µs and the samples that had it,
-        ascending; those above the last bucket are in none.
-    :param maxima_us: the worst of each second, in order; empty where the
-        tool does not say.
+    :param samples: number of samples, including those above the histogram.
+    :param max_us: the worst sample, µs, rounded up.
+    :param histogram: pairs of a latency in µs and its number of samples,
+        ascending; samples above the last bucket are left out.
+    :param maxima_us: the worst of each second, in order; empty if the tool
+        does not say.
     """
 
     cpu: int
@@ -79,7 +79,7 @@ class CpuLatency:
 
     @property
     def is_possible(self) -> bool:
-        """Whether its figures can have been measured."""
+        """Whether its figures are plausible."""
         buckets = [latency for latency, _ in self.histogram]
         latencies = (self.max_us, *buckets, *self.maxima_us)
         counts = (self.samples, *(count for _, count in self.histogram))
@@ -100,9 +100,9 @@ class Measurement:
     :param command: its command line, or the tracer's settings.
     :param started_at: Unix time in seconds.
     :param duration_s: how long it measured, by CLOCK_MONOTONIC.
-    :param problems: why it does not count, a sentence each; empty for a
-        measurement that does.
-    :param culprits: of the worst samples above the bound, where one is given.
+    :param problems: why it is not valid, a sentence each; empty for a valid
+        measurement.
+    :param culprits: culprits of the worst samples above the bound, if any.
     """
 
     tool: str
