@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``sriov-rt host apply``: the fix plan, carried out and undone."""
+"""``sriov-rt host apply``: carries out the fix plan and undoes it."""
 
 import argparse
 import contextlib
@@ -38,10 +38,10 @@ from sriov_rt.tuning.apply import Tuning
 from sriov_rt.tuning.settings import Kind
 from sriov_rt.tuning.settings import Setting
 
-#: Exit code if a setting is left as it is.
+#: Exit code if a setting is left unchanged.
 EXIT_LEFT = 1
 
-#: Seconds between two looks whether a guest has gone.
+#: Seconds between two attempts while a guest is in the way.
 _PAUSE_S = 5.0
 
 _MAX_WAIT_S = 7 * 86400
@@ -142,7 +142,7 @@ class Apply(host.OfHost, command.Lister):
                 else:
                     by_hand.append(each)
                     codes -= fix_plan.BY_COMMAND_LINE
-        # That is what the hold is for.
+        # The hold is there for this very change.
         by_hand = [x for x in by_hand if x.code != "host_on_hold"]
         if args.dry_run:
             outcomes = [*tuning.apply(chosen, dry=True)]
@@ -174,7 +174,7 @@ class Apply(host.OfHost, command.Lister):
         root: Root,
     ) -> Result:
         kinds, now = _kinds(args), maintenance.boot_of(root)
-        # The kernel that runs was booted with them.
+        # The running kernel was booted with these settings.
         owed = any(
             each.kind in kinds and each.is_booted(now)
             for each in records.Records(root).read().entries
@@ -209,9 +209,9 @@ def _patiently(
     change: Callable[[Collection[str] | None], Iterable[Outcome]],
     wait_s: float,
 ) -> list[Outcome]:
-    """Return the result of a change that is repeated while a guest waits.
+    """Repeat a change while guests are in its way, and return its result.
 
-    :param change: takes the settings that are left; None for all.
+    :param change: called with the settings that are left; None for all.
     """
     end = time.monotonic() + wait_s
     found = {each.path: each for each in change(None)}
@@ -225,7 +225,7 @@ def _patiently(
         if not left or remaining <= 0:
             return list(found.values())
         time.sleep(min(_PAUSE_S, remaining))
-        # Another command does not end the wait.
+        # If another command has the lock, keep waiting.
         with contextlib.suppress(records.TuningRuns):
             found |= {each.path: each for each in change(left)}
 
