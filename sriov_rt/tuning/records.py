@@ -20,7 +20,7 @@ from sriov_rt.host.maintenance import BootOwed
 from sriov_rt.host.root import Root
 from sriov_rt.tuning.settings import Kind
 
-#: Directory of the record; only root may read it.
+#: The record of changed settings; only root may read it.
 PLACE = "var/lib/sriov-rt-tuning"
 
 _FILE = "record.json"

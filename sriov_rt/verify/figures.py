@@ -22,7 +22,7 @@ from sriov_rt.verify.results import Results
 
 LOG = logging.getLogger(__name__)
 
-#: Path below a host's root; it has a directory for each certificate.
+#: Figures below a host's root, in a directory for each certificate.
 PATH = pathlib.Path("var/lib/sriov-rt-verify/figures")
 
 #: Number of certificates whose figures are kept.

@@ -37,7 +37,7 @@ def lock_of(user: int) -> pathlib.Path:
     from withdrawing a certificate.
     """
     if user == 0:
-        # Locked while root measures anything.
+        #: Locked while root measures anything.
         return pathlib.Path("/run/sriov-rt-verify.lock")
     place = pathlib.Path(tempfile.gettempdir())
     return place / f"sriov-rt-verify-{user}.lock"
