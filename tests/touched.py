@@ -374,7 +374,6 @@ def is_periodic(node: ast.ClassDef | ast.FunctionDef) -> bool:
 
 def _beginning() -> str:
     """Return the commit from which changes are searched."""
-
     head = _git("rev-parse", "HEAD").strip()
     for each in _UPSTREAMS:
         try:

@@ -19,7 +19,6 @@ from sriov_rt.verify import matrix
 EXIT_NO_CERTIFICATE = 1
 
 #: Results of measurements, unless another directory is named.
-
 DIRECTORY = pathlib.Path("/var/lib/sriov-rt-verify/results")
 
 #: Parser of a duration, such as 15m, in seconds.

@@ -151,7 +151,6 @@ class Forget(command.Lister):
     """Free what a quarantined port keeps.
 
     Use it if you know that its interface is gone.
-
     """
 
     of_root = True

@@ -33,5 +33,4 @@ class CompleteZsh(complete.CompleteShellBase):
 
     def get_trailer(self) -> str:
         """Return the code that chooses among the words."""
-
         return f'{_TRAILER}_{self.escaped_name} "$@"\n'

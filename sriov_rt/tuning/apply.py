@@ -49,7 +49,6 @@ from sriov_rt.tuning.settings import rule_of
 T = TypeVar("T", Setting, Entry)
 
 #: Names guests on the CPUs that a change disturbs, given how it does so.
-
 InWay = Callable[[CpuSet, str], str]
 
 #: The longest file that is changed, in bytes: the record has it twice, with

@@ -297,7 +297,6 @@ def _setting(
 
 def _own(facts: HostFacts, root: Root, path: str) -> CpuSet:
     """Return the CPUs of a setting; empty stands for the dedicated ones."""
-
     if found := re.search(r"/cpu(\d+)/", path):
         return CpuSet((int(found[1]),))
     if found := re.search(r"/(policy\d+)/", path):

@@ -96,7 +96,6 @@ def parse(output: bytes, duration_s: int) -> tuple[str, float, float]:
 
 def _error(intervals: object) -> float:
     """Return the standard error of the throughput of each second."""
-
     if type(intervals) is not list or len(intervals) > _MAX_INTERVALS:
         raise OutputInvalid(TOOL, "intervals")
     seconds = []

@@ -74,7 +74,6 @@ def _of_dpkg(text: str) -> Iterator[str]:
             if ": " in line and not line.startswith(" ")
         )
         # During an upgrade a package is unpacked or half-installed.
-
         state = fields.get("Status", "none").split()[-1]
         if state not in _GONE:
             found = f"{fields.get('Package', '')} {fields.get('Version', '')}"

@@ -273,7 +273,6 @@ def _steps(
     last = min(max(found), MAX_BUCKETS)
     values = [found.get(x, 0) for x in range(last + 1)]
     # A logarithmic axis has no zero; this value is below the axis.
-
     axes.stairs(
         [each or 0.5 for each in values],
         [x - 0.5 for x in range(last + 2)],

@@ -314,7 +314,6 @@ def _counts(found: Certificate, root: Root, nova: ComputeFacts) -> bool:
 
 def cpu_times(root: Root) -> Mapping[int, tuple[int, int]]:
     """Return the idle and total ticks of each CPU, from /proc/stat."""
-
     text = root.read_text("proc/stat", limit=16 * 1024 * 1024)
     found = {}
     for line in "" if isinstance(text, Unknown) else text.splitlines():

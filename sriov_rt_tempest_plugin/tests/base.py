@@ -159,7 +159,6 @@ class ServerTest(SriovRtTest):
         :param flavor: a flavor from flavor().
         :param fields: further fields of the request; no network and
             [compute] image_ref by default. host= needs an administrator.
-
         :returns: the server, as an administrator sees it.
         """
         client = self.servers_client

@@ -52,7 +52,6 @@ class DegradedHostTest(base.RealtimeTest):
     def restore(self, host: str) -> None:
         """Make a host realtime again, and wait until its trait is back.
 
-
         :param host: its name.
         """
         base.run("restore_command", host=host)
