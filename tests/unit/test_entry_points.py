@@ -9,7 +9,7 @@ from sriov_rt import entry_points
 
 
 def installed(*names, broken=()):
-    """Let stevedore find entry points of these names, and break some."""
+    """Let stevedore find entry points with these names, some broken."""
 
     def find(namespace, *wanted, on_load_failure_callback):
         for name in broken:
