@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :returns: 0 for success, 1 for a warning, 2 for a failure, 255 if a check
         could not be made.
     """
-    # Before the imports below, which import oslo.messaging.
+    # Before a check imports oslo.messaging.
     threads.choose()
     conf = cfg.ConfigOpts()
     words = list(sys.argv[1:] if arguments is None else arguments)

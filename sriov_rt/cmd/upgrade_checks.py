@@ -31,7 +31,7 @@ DRIVER = "sriov_rt.RealtimeLibvirtDriver"
 #: Options of a unit that grant capabilities.
 CAPABILITY_OPTIONS = ("CapabilityBoundingSet", "AmbientCapabilities")
 
-#: A release of KubeVirt, and Go's names of a VMI's fields in conditions.
+#: A release of KubeVirt, and a VMI's fields by their Go and JSON names.
 _RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
 _GO_NAMES = re.compile(r"\bvmi\.[A-Z]")
 _JSON_NAMES = re.compile(r"\bvmi\.[a-z]")

@@ -278,7 +278,7 @@ class LatencyRun:
 
     @contextlib.contextmanager
     def _stressed(self, limit_s: float) -> Iterator[Callable[[], str]]:
-        """Keep stress-ng running."""
+        """Run stress-ng meanwhile."""
         # Not in /tmp, which may be memory: a disk is part of the load.
         self._results.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
