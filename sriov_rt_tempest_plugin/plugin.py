@@ -15,7 +15,7 @@ class SriovRtTempestPlugin(plugins.TempestPlugin):  # type: ignore[misc]
     """Tempest plugin of sriov-rt."""
 
     def load_tests(self) -> tuple[str, str]:
-        """Return the directory of the tests, and the one above the package."""
+        """Return the directory of the tests and that of the package."""
         package = pathlib.Path(__file__).absolute().parent
         return str(package / "tests"), str(package.parent)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Run a package's tests, and those again in which an emulated host hung.
+"""Run a package's tests, and repeat those in which an emulated host hung.
 
 QEMU now and then loses the timer of an emulated CPU, and nothing on that CPU
-goes on. Tests of a machine that hangs are skipped, and run once more with a
-new one; where that hangs as well, they fail.
+runs any more. Tests of a machine that hangs are skipped, and run once more on
+a new one; if that hangs as well, they fail.
 """
 
 import os
@@ -17,12 +17,12 @@ from collections.abc import Sequence
 
 from tests import results
 
-#: How a test ends that is run again, as the machine hung in it.
+#: Reason of a skipped test that is run again, since its machine hung.
 REPEATED = "run again below"
-#: Set in the first run: where it is not, such a test has failed.
+#: Set in the first run only; without it, such a test fails.
 VARIABLE = "SRIOV_RT_AGAIN"
 
-#: Begins the lines of tests of which stestr has no result.
+#: Prefix of lines for tests without a result in stestr.
 _NO_STATUS = "\t* "
 
 
@@ -32,20 +32,20 @@ def run(
     arguments: Sequence[str],
     renew: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run them, and return stestr's exit status.
+    """Run the tests, and return stestr's exit status.
 
-    :param package: whose tests they are.
-    :param command: that runs stestr, up to ``run`` and its options.
-    :param arguments: more options, or what names of tests match.
-    :param renew: makes a new machine, if they don't do that.
+    :param package: package of the tests.
+    :param command: command of stestr, up to ``run`` and its options.
+    :param arguments: more options, or patterns for names of tests.
+    :param renew: makes a new machine, unless the tests do so.
     """
     first = {**os.environ, VARIABLE: "1"}
     code, lines = _run((*command, *arguments), first)
     hung = _classes(package, (x for x in lines if x.endswith(REPEATED)))
     if not hung:
         return code
-    # One that was skipped in a subtest is of no status, and makes stestr fail.
-    # Any other is one in which the whole run ended.
+    # A test that was skipped in a subtest has no status, so stestr fails. Any
+    # other test without a status is the one in which the whole run ended.
     lost = _classes(package, (x for x in lines if x.startswith(_NO_STATUS)))
     _, failed, _ = results.totals("\n".join(lines))
     names = "|".join(map(re.escape, sorted(hung)))
@@ -63,7 +63,7 @@ def _classes(package: str, lines: Iterable[str]) -> set[str]:
 def _run(
     arguments: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[int, Sequence[str]]:
-    """Run a command; return its exit status and the lines it printed."""
+    """Run a command; return its exit status and its output as lines."""
     lines = []
     with subprocess.Popen(
         arguments,

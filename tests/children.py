@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Programs that a run of tests has started, and ends."""
+"""Programs that a test run starts and stops."""
 
 import contextlib
 import os
@@ -12,18 +12,18 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import BinaryIO
 
-#: Seconds in which a program that is ended may tidy up.
+#: Seconds that a program has to clean up after a signal.
 _GRACE = 60.0
 
 
 class Interrupted(Exception):
-    """Ends a lane whose program was ended by Ctrl-C."""
+    """Raised in a lane whose program was stopped by Ctrl-C."""
 
 
 class Children:
-    """Programs that this run has started, each with a session of its own.
+    """Programs that this run has started, each in its own session.
 
-    So Ctrl-C at a terminal is not theirs: :meth:`end` passes it on.
+    They don't get Ctrl-C from the terminal; :meth:`end` passes it on.
     """
 
     def __init__(self) -> None:
@@ -40,9 +40,9 @@ class Children:
     ) -> int:
         """Run a program to its end, and return its exit code.
 
-        :param limit: seconds after which it is ended.
-        :raises TimeoutExpired: if it was.
-        :raises Interrupted: if all are ended meanwhile.
+        :param limit: seconds after which it is stopped.
+        :raises TimeoutExpired: if it took longer.
+        :raises Interrupted: if :meth:`end` is called meanwhile.
         """
         with self._lock:
             if self._has_ended:
@@ -69,7 +69,7 @@ class Children:
         return code
 
     def end(self) -> None:
-        """End those that run, and start none any more."""
+        """Stop all running programs, and start no more."""
         with self._lock:
             self._has_ended = True
             running = [*self._running]
@@ -77,7 +77,7 @@ class Children:
 
 
 def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End programs, and what they have started, as Ctrl-C does at first."""
+    """Stop programs and their children: by Ctrl-C's signal at first."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         left = [each for each in children if each.poll() is None]
         for each in left:

@@ -5,8 +5,8 @@
 ``tox -e debian13`` runs this: ``tools/test unit functional``, with the pins of
 tox.ini, on a clone of the checkout. Arguments replace the command.
 
-What the tests have Go build is built on this machine and copied: it is linked
-statically, and Debian 13 would build the same for minutes.
+The tests' Go programs are built on this machine and copied: they are linked
+statically, and building the same in Debian 13 would take minutes.
 """
 
 import os
@@ -30,7 +30,7 @@ from tests.testbed.progress import Progress
 
 SUITE = "trixie"
 
-#: What tools/test takes as given, or would install each time.
+#: Packages that tools/test expects, or would install each time.
 _INCLUDED = (
     *("ca-certificates", "git", "python3-dev", "python3-venv"),
     *run.FUNCTIONAL,
@@ -38,7 +38,7 @@ _INCLUDED = (
 
 _COMMAND = ("tools/test", "unit", "functional")
 
-#: Where they look for what is built, in the container.
+#: The tests' cache of built programs, in the container.
 _CACHE = "root/.cache/sriov-rt"
 
 #: Seconds that the tests may take, with an empty cache.
@@ -46,15 +46,15 @@ _PATIENCE = 7200.0
 
 _OPTIONS = (
     *("--capability=all", "--chdir=/checkout"),
-    # libvirt's containers have control groups, and FUSE for their /proc.
+    # libvirt's containers need control groups, and FUSE for their /proc.
     *("--bind=/sys/fs/cgroup", "--bind=/dev/fuse"),
     *("--setenv=SRIOV_RT_STATE=/state", "--setenv=PYTHONUNBUFFERED=1"),
-    # No device may be opened in its /tmp and /dev/shm.
+    # Its /tmp and /dev/shm are mounted with nodev.
     "--setenv=TMPDIR=/var/tmp",
 )
-#: Tests make links and namespaces, and look for the processes that have them.
-#: So they see this machine's, and may write to /proc/sys and /sys. Its network
-#: is needed to install by pip.
+#: Tests make links and namespaces, and look for the processes that use them,
+#: so they share this machine's and may write to /proc/sys and /sys. pip needs
+#: its network to install.
 _TRUSTED = {
     "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "1",
     "SYSTEMD_NSPAWN_SHARE_NS_PID": "1",
@@ -62,16 +62,16 @@ _TRUSTED = {
 
 
 def _clone(tree: pathlib.Path) -> None:
-    """Clone the checkout, with what is not committed yet."""
+    """Clone the checkout, including uncommitted changes."""
     command = ("git", "clone", "--quiet", str(paths.CHECKOUT), str(tree))
     subprocess.run(command, check=True, timeout=300)
     sources.copy(tree)
 
 
 def _built() -> list[pathlib.Path]:
-    """Return what the tests of every change have Go build, built if need be.
+    """Build the Go programs of the gate's tests and return their directories.
 
-    :raises errors.TestbedError: when something can't be had or built.
+    :raises errors.TestbedError: when something can't be downloaded or built.
     """
     place = paths.Paths.from_environment()
     place.make()
@@ -97,26 +97,26 @@ def _copy(built: Sequence[pathlib.Path], cache: pathlib.Path) -> None:
 
 
 def _of_pip() -> list[str]:
-    """Return what has pip install as it does on this machine."""
+    """Return options that make pip install as it does on this machine."""
     found = [
         f"--setenv={name}={value}"
         for name, value in os.environ.items()
         if name.startswith("PIP_")
     ]
-    # Whatever certificates this machine trusts.
+    # The certificates that this machine trusts.
     return [*found, "--bind-ro=/etc/ssl/certs"]
 
 
 def main(command: Sequence[str]) -> int:
     """Run a command in the container; return the exit code.
 
-    :param command: in the clone; _COMMAND if there is none.
+    :param command: run in the clone; _COMMAND if empty.
     """
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         log = pathlib.Path(directory, "log")
         root = pathlib.Path(directory, "root")
         debian_tree.copy(debian_tree.make(SUITE, _INCLUDED, log), root)
-        # Nothing is mounted: tests make overlays of what is below /.
+        # Copied, not mounted: tests make overlays of directories below /.
         _clone(root / "checkout")
         _copy(_built(), root / _CACHE)
         try:
@@ -132,7 +132,7 @@ def main(command: Sequence[str]) -> int:
             code = 1
         else:
             code = 0
-        # What stestr printed is counted; tools/test repeats some of it.
+        # Only stestr's output is counted; tools/test repeats parts of it.
         for each in sorted(root.glob("state/log/test-*.log")):
             print(each.read_text(errors="replace"))
         print(textwrap.indent(log.read_text(errors="replace"), "  "))

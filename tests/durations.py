@@ -18,7 +18,7 @@ def _read() -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(_path().read_text())
     except (FileNotFoundError, ValueError):
-        # Two runs that end at once may lose or spoil what is only told.
+        # Two runs that end at once may lose or spoil this mere information.
         return {}
     return found
 
@@ -26,8 +26,8 @@ def _read() -> dict[str, Any]:
 def keep(name: str, seconds: float, *, failed: int) -> None:
     """Keep how long a run took.
 
-    :param name: of the run.
-    :param failed: how many of its tests did.
+    :param name: name of the run.
+    :param failed: number of its tests that failed.
     """
     found = _read()
     now = datetime.datetime.now(datetime.UTC)
@@ -41,7 +41,7 @@ def keep(name: str, seconds: float, *, failed: int) -> None:
 
 
 def last(name: str) -> str:
-    """Return how long a run took the last time, for people."""
+    """Return how long a run took the last time, as text."""
     found = _read().get(name)
     if found is None:
         return "never run here"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Python environments in the cache, and the one that a checkout has on top.
+"""Python environments in the cache, and the checkout's own on top of one.
 
-An environment in the cache is named after what it was made from, and has no
-sriov-rt: several checkouts use it at the same time. :func:`checks` adds the
-checkout, its entry points and its programs, in ``.tox/checks``, which takes a
-second and builds nothing. It has what all environments of :data:`SHARED` in
-tox.ini have together, and runs their commands.
+An environment in the cache is named after what it was made from, and lacks
+sriov-rt, so that several checkouts can use it at the same time. :func:`checks`
+adds the checkout, its entry points and its programs in ``.tox/checks``, which
+takes a second and builds nothing. That has the requirements of all
+environments of :data:`SHARED` in tox.ini, and runs their commands.
 """
 
 import base64
@@ -32,7 +32,7 @@ from tests.testbed import paths
 from tests.testbed import python_env
 from tests.testbed.waiting import run_logged
 
-#: Where tox.ini has what is kept from one run to the next.
+#: The cache directory, as tox.ini writes it.
 _CACHE = "{env:SRIOV_RT_CACHE:{env:HOME}/.cache/sriov-rt}"
 
 #: Environments of tox.ini whose commands run in one environment.
@@ -53,11 +53,11 @@ _INSTALL_S = 1800
 def make(name: str, wanted: Iterable[str], pins: pathlib.Path) -> pathlib.Path:
     """Return an environment in the cache, made if need be.
 
-    It finds Nova's compute driver, which is imported from Nova's tree alone.
+    It finds our compute driver, which Nova only imports from its own tree.
 
-    :param name: what it is called, before the hash of what is in it.
-    :param wanted: what pip installs.
-    :param pins: what it is constrained by.
+    :param name: its name before the hash of its content.
+    :param wanted: requirements that pip installs.
+    :param pins: pip's constraints file.
     :raises errors.TestbedError: if something can't be installed.
     """
     cache = paths.Paths.from_environment().cache
@@ -73,7 +73,7 @@ def make(name: str, wanted: Iterable[str], pins: pathlib.Path) -> pathlib.Path:
     with _locked(home):
         if not mark.exists():
             log = cache / f"{home.name}.log"
-            # No links into the environment that runs this.
+            # Without links into the environment that runs this.
             command = (sys.executable, "-m", "venv", "--clear", str(home))
             run_logged(command, timeout=300, log=log)
             pip = (str(home / "bin/pip"), "install", "-c", str(pins))
@@ -85,7 +85,7 @@ def make(name: str, wanted: Iterable[str], pins: pathlib.Path) -> pathlib.Path:
 
 
 def extras() -> tuple[str, ...]:
-    """Return what all extras of the package require."""
+    """Return the requirements of all extras of the package."""
     found = _project()["optional-dependencies"]
     return tuple(sorted({each for extra in found.values() for each in extra}))
 
@@ -93,7 +93,7 @@ def extras() -> tuple[str, ...]:
 def read(name: str) -> Sequence[str]:
     """Return the requirements in a file.
 
-    :param name: of the file, from the top of the checkout.
+    :param name: path of the file, from the top of the checkout.
     """
     lines = (paths.CHECKOUT / name).read_text().splitlines()
     words = (line.partition("#")[0].strip() for line in lines)
@@ -102,9 +102,9 @@ def read(name: str) -> Sequence[str]:
 
 @functools.cache
 def entry_points() -> pathlib.Path:
-    """Return a directory to import from, for the entry points of sriov-rt.
+    """Return an import directory with the entry points of sriov-rt.
 
-    Their modules are the checkout's.
+    Their modules are those of the checkout.
     """
     target = pathlib.Path(tempfile.mkdtemp())
     _describe(target)
@@ -113,7 +113,7 @@ def entry_points() -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class Checks:
-    """What runs the commands of the environments in :data:`SHARED`.
+    """The environment that runs the commands of :data:`SHARED`.
 
     :param home: its directory.
     """
@@ -123,7 +123,7 @@ class Checks:
     def variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables of its commands.
 
-        :param inherited: what they have beside its own.
+        :param inherited: variables to which its own are added.
         """
         return {
             **inherited,
@@ -137,8 +137,8 @@ class Checks:
     ) -> list[list[str]]:
         """Return the commands of an environment of tox.ini.
 
-        :param name: of :data:`SHARED`.
-        :param arguments: in the place of ``{posargs}``.
+        :param name: one of :data:`SHARED`.
+        :param arguments: replace ``{posargs}``.
         """
         scratch = self.home / "tmp" / name
         scratch.mkdir(parents=True, exist_ok=True)
@@ -180,14 +180,14 @@ def checks() -> Checks:
 
 @contextlib.contextmanager
 def _locked(home: pathlib.Path) -> Iterator[None]:
-    """Keep others from making an environment at the same time."""
+    """Prevent others from making an environment at the same time."""
     with home.with_name(f"{home.name}.lock").open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 
 
 def _put_on_top(shared: pathlib.Path, home: pathlib.Path) -> None:
-    """Make an environment of another one and the checkout.
+    """Make an environment from another one and the checkout.
 
     :param shared: the other one.
     :param home: where to make it.
@@ -198,7 +198,7 @@ def _put_on_top(shared: pathlib.Path, home: pathlib.Path) -> None:
     run_logged((*command, str(home)), timeout=300, log=log)
     (site,) = home.glob("lib/python3*/site-packages")
     (other,) = shared.glob("lib/python3*/site-packages")
-    # Plain paths: pip's isolated builds leave those out.
+    # Plain paths, which pip's isolated builds leave out.
     (site / "checkout.pth").write_text(f"{paths.CHECKOUT}\n{other}\n")
     _describe(site)
     # Nova and Neutron look for their own files there.
@@ -233,9 +233,9 @@ def _write_program(
 
 
 def _describe(site: pathlib.Path) -> None:
-    """Write what an installed sriov-rt says of itself, as a wheel does.
+    """Write the metadata of an installed sriov-rt, as a wheel does.
 
-    :param site: a directory that is imported from.
+    :param site: the directory to import from.
     """
     version = python_env.VERSION
     target = site / f"sriov_rt-{version}.dist-info"
@@ -272,7 +272,7 @@ def _files() -> Iterator[tuple[str, str]]:
 
 
 def _of_shared() -> list[str]:
-    """Return what the environments of :data:`SHARED` have, sriov-rt aside."""
+    """Return the requirements of :data:`SHARED`, except for sriov-rt."""
     found = [*read("requirements.txt"), *extras()]
     ini = _ini()
     for section in ("testenv", *(f"testenv:{name}" for name in SHARED)):

@@ -2,8 +2,8 @@
 
 """Parts of the periodic run: ``tools/test --periodic PART``.
 
-Each passes alone on the machine, in at most forty minutes: what needs longer
-is two parts. Each test that is left to the periodic run is in one of them.
+Each part passes alone on the machine in at most forty minutes; what takes
+longer is split. Each test that is left to the periodic run is in a part.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ from tests.testbed import errors
 class Part:
     """A part of the periodic run.
 
-    :param name: as in the command.
-    :param what: it shows.
-    :param runner: of tests/run.py.
-    :param only: what the names of its tests match, or its benchmarks; all of
-        the runner by default.
+    :param name: its name in the command.
+    :param what: what it shows.
+    :param runner: a runner of tests/run.py.
+    :param only: patterns for names of tests or benchmarks; all of the runner
+        by default.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Part:
 
 
 def _modules(room: str, *names: str) -> tuple[str, ...]:
-    """Match modules or packages of a room of tests."""
+    """Return patterns for modules or packages of a room of tests."""
     return tuple(rf"^tests\.{room}\.{each}\." for each in names)
 
 

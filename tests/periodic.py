@@ -2,12 +2,12 @@
 
 """Tests that are left out of the gate, and of ``tools/test quick``.
 
-A change is to know in twenty minutes whether it may land, and two emulated
-hosts on two cores take longer for all there is to show. What a quicker test
-shows up to a detail is left to the periodic run, ``tools/test --periodic``,
-and so are long waits and what boots a machine of its own: ``@periodic``.
-Before a commit one wants to know in minutes: what is slow is left to the gate:
-``@slow``. Both are counted as skipped elsewhere, and told at the end.
+The gate takes twenty minutes, in which two emulated hosts on two cores cannot
+run every test. ``@periodic`` leaves a test to ``tools/test --periodic`` if a
+quicker test shows nearly the same, if it waits for long, or if it boots a
+machine of its own.
+Before a commit, tests should take minutes: ``@slow`` leaves a test to the
+gate. Elsewhere both are counted as skipped, and reported at the end.
 ``python -m tests.periodic COMMAND`` runs a command in the periodic run alone.
 """
 
@@ -17,21 +17,21 @@ import sys
 import unittest
 from typing import Any
 
-#: Set, to anything, where all tests are to run.
+#: Set, to anything, if all tests are to run.
 VARIABLE = "SRIOV_RT_PERIODIC"
 
 #: Set, to anything, in ``tools/test quick``.
 QUICK = "SRIOV_RT_QUICK"
 
-#: Why a test was skipped that is left to the periodic run.
+#: Reason for skipping a test that is left to the periodic run.
 REASON = "periodic: tools/test --periodic runs it"
 
-#: Why one was skipped that is left to the gate.
+#: Reason for skipping a test that is left to the gate.
 SLOW_REASON = "slow: tools/test runs it"
 
 
 def wanted() -> bool:
-    """Tell whether this is a periodic run."""
+    """Return whether this is a periodic run."""
     return bool(os.environ.get(VARIABLE))
 
 

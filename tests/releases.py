@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The OpenStack releases that are supported, and an environment of each.
+"""The OpenStack releases that are supported, and an environment for each.
 
-An environment has Nova and Neutron, what sriov-rt requires with all of its
-extras, and what the functional tests import, all by the release's pins. It is
-in the cache (tests/environments.py); the checkout is put before it.
+An environment has Nova and Neutron, the requirements of sriov-rt with all of
+its extras, and those of the functional tests, all by the release's pins. It is
+in the cache (tests/environments.py); the checkout precedes it in the path.
 ``python -m tests.releases 2025.2`` makes one ahead.
 """
 
@@ -31,9 +31,9 @@ _FILES = (
 class Release:
     """A release of OpenStack.
 
-    :param name: as in "2025.2".
+    :param name: its name, such as "2025.2".
     :param nova: Nova's major version.
-    :param neutron: Neutron's.
+    :param neutron: Neutron's major version.
     """
 
     name: str
@@ -66,18 +66,18 @@ class Release:
         path: tuple[pathlib.Path, ...] = (),
         environment: dict[str, str] | None = None,
     ) -> tuple[int, str]:
-        """Run a script beside the release; return exit code and output.
+        """Run a script with the release; return exit code and output.
 
-        :param script: of Python.
-        :param arguments: its own.
+        :param script: a script in Python.
+        :param arguments: arguments of the script.
         :param timeout: seconds it may take.
-        :param path: where it imports from, after the checkout.
+        :param path: directories to import from, after the checkout.
         :param environment: variables to set.
         :raises subprocess.SubprocessError: if it hangs.
         """
         found = [paths.CHECKOUT, *path]
         if self is not NEWEST:
-            # For its entry points; their modules are the checkout's.
+            # It has the entry points; their modules are the checkout's.
             found.append(environments.entry_points())
         done = subprocess.run(
             (self.python(), "-W", "ignore", "-c", script, *arguments),
@@ -102,7 +102,7 @@ SUPPORTED = (
     Release("2026.2", nova=34, neutron=29),
 )
 
-#: The one that the tests' own environment has, sriov-rt and all.
+#: The release in the tests' own environment.
 NEWEST = SUPPORTED[-1]
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What stestr's output says of its tests."""
+"""Results of tests, read from stestr's output."""
 
 import collections
 import re
@@ -16,19 +16,19 @@ _TRACEBACK = re.compile(
     r"^(\S.*)\n-+\n+Captured traceback:\n~+\n((?:.*\n)*?)(?=\S.*\n-{8}|={4})",
     re.MULTILINE,
 )
-#: The error that a traceback ends with; its first line.
+#: The first line of the error that a traceback ends with.
 _ERROR = re.compile(r"^ *([A-Za-z_][\w.]*: .*)$", re.MULTILINE)
 _ERROR_LENGTH = 160
-#: Lines shown of each, and tests that are shown.
+#: The most lines of a traceback, and the most tracebacks, that are shown.
 _TRACEBACK_LINES, _MOST_TRACEBACKS = 30, 10
 
 
 def totals(output: str) -> tuple[int, int, int]:
-    """Return how many passed, failed and were skipped.
+    """Return how many tests passed, failed and were skipped.
 
-    :param output: of stestr, after anything else.
+    :param output: output of stestr, perhaps after other output.
     """
-    # Some runners have several runs of stestr, one after the other.
+    # Some runners run stestr several times.
     found: collections.Counter[str] = collections.Counter()
     for kind, number in _TOTALS.findall(output):
         found[kind] += int(number)
@@ -45,7 +45,7 @@ def skips(output: str) -> tuple[str, ...]:
 
 
 def failures(output: str) -> Sequence[str]:
-    """Return what tells why a runner failed: names, tracebacks, the end.
+    """Return why a runner failed: names, tracebacks, end of the output.
 
     :param output: its whole output.
     """

@@ -58,13 +58,13 @@ from tests.testbed.progress import Progress
 #: The release of tox that runs the other environments of tox.ini.
 TOX = "tox>=4.27,<5"
 
-#: Seconds after which what still runs is ended, so that it is told what was
-#: too slow: CI ends all at 5400 and shows nothing.
+#: Seconds after which all runners are stopped, so that the slow ones are
+#: reported: CI stops everything at 5400 s and shows nothing.
 _WHOLE = 4900.0
-#: How many times its limit a runner has where everything is run.
+#: Factor for a runner's limit when everything is run.
 _PATIENCE = 3
 
-#: Set where a bed that is up is for the next runner as well.
+#: Set if a bed stays up for the next runner.
 KEEP = "SRIOV_RT_KEEP"
 
 #: The table that tests/benchmarks prints.
@@ -76,13 +76,13 @@ class Runner:
     """One environment of tox.ini.
 
     :param name: the environment.
-    :param counts: its tests are counted by stestr; otherwise the whole run
+    :param counts: whether stestr counts its tests; otherwise the whole run
         is one check.
-    :param limit: seconds after which it is ended in the gate.
-    :param shown: lines of its output that are worth a reader's time.
-    :param packages: Debian packages that it wants; the test beds install
+    :param limit: seconds after which it is stopped in the gate.
+    :param shown: pattern for lines of its output that are printed.
+    :param packages: Debian packages that it needs; the test beds install
         their own.
-    :param releases: of OpenStack, whose environments it wants made before.
+    :param releases: releases of OpenStack whose environments it needs.
     :param periodic: whether it is left to the periodic run.
     """
 
@@ -97,20 +97,20 @@ class Runner:
 
 @dataclasses.dataclass(frozen=True)
 class Bed:
-    """What several runners share, and is taken away after the last.
+    """A test bed that several runners share; the last one removes it.
 
-    The environments of these in tox.ini bring it up if it isn't, and take
-    it away unless ``SRIOV_RT_KEEP`` is set.
+    Their environments in tox.ini bring it up if it isn't up, and take it
+    down unless ``SRIOV_RT_KEEP`` is set.
 
-    :param down: the command that takes it away.
-    :param state: what its state directory's name ends with.
+    :param down: the command that takes it down.
+    :param state: suffix of its state directory's name.
     """
 
     down: tuple[str, ...]
     state: str
 
     def clear(self, log: pathlib.Path) -> None:
-        """Take it away, if it is there."""
+        """Take it down, if it is up."""
         state = paths.Paths.from_environment().state
         with log.open("ab") as sink:
             subprocess.run(
@@ -125,17 +125,17 @@ class Bed:
 
 @dataclasses.dataclass(frozen=True)
 class Lane:
-    """Runners that follow each other.
+    """Runners that run one after the other.
 
-    :param runners: in their order.
-    :param bed: what they share; the first brings it up.
+    :param runners: the runners in their order.
+    :param bed: bed that they share; the first brings it up.
     """
 
     runners: tuple[Runner, ...]
     bed: Bed | None = None
 
 
-#: For real containers and programs that Onload's stand-in is loaded into.
+#: Packages for real containers and for programs that load Onload's stand-in.
 FUNCTIONAL = (
     "binutils",
     "busybox-static",
@@ -158,8 +158,8 @@ FUNCTIONAL = (
     "zsh",
 )
 
-#: The one cloud that is booted. Whatever runs in it is one more Runner here,
-#: with an environment in tox.ini that begins and ends as that of "cloud".
+#: The one cloud that is booted. Anything that runs in it is another Runner
+#: here, with an environment in tox.ini that begins and ends like "cloud".
 CLOUD = Lane(
     (
         Runner("cloud", True, 4500),
@@ -169,8 +169,8 @@ CLOUD = Lane(
     Bed(("-m", "tests.testbed", "down"), "-cloud"),
 )
 
-#: Two that tell what is wrong at a glance, then the longest first. The oldest
-#: release's environment, which an empty cache lacks, is made meanwhile.
+#: Two lanes that show faults quickly come first, then the longest ones. The
+#: oldest release's environment, which an empty cache lacks, is made meanwhile.
 LANES = (
     Lane((Runner("pep8", False, 900),)),
     Lane((Runner("mypy", False, 1800),)),
@@ -184,29 +184,29 @@ LANES = (
             ),
         )
     ),
-    # Builds Kubernetes and NFD in an empty cache: 5 to 20 minutes.
+    # Builds Kubernetes and NFD if the cache is empty: 5 to 20 minutes.
     Lane((Runner("kubernetes", True, 2700),)),
-    # Makes a Debian to build them in, in an empty cache.
+    # Makes a Debian to build them in, if the cache is empty.
     Lane((Runner("packages", True, 2700),)),
     Lane((Runner("docs", False, 1800),)),
     # Unit and functional once more, with another Python.
     Lane((Runner("debian13", True, 5400, periodic=True),)),
 )
 
-#: It emulates a machine as the cloud does, and begins when that one or all of
-#: these have ended.
+#: It emulates a machine as the cloud does, and begins when either the cloud
+#: or all of LANES have ended.
 VM = Lane((Runner("vm", True, 4500),))
 
-#: What is run at the end, alone: it measures time.
+#: Runners that measure time, so that they run alone at the end.
 ALONE = (
     Lane((Runner("benchmarks", False, 2400, _BENCHMARK, periodic=True),)),
 )
 
-#: Of LANES, those that are under way at a time.
+#: Number of LANES that run at the same time.
 _AT_ONCE = 2
-#: They leave CPUs to the cloud's emulated machine.
+#: Prefix of the LANES' commands, which yield to the cloud's emulated machine.
 _NICE = ("nice", "-n", "10")
-#: Environments that are installed at a time.
+#: Number of environments that are installed at the same time.
 _INSTALLED_AT_ONCE = 2
 #: Seconds after which an installation has failed.
 _INSTALL_S = 1800.0
@@ -225,7 +225,7 @@ QUICK: Mapping[str, Sequence[str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a runner found, and how long it took in seconds."""
+    """Results of a runner, and how long it took in seconds."""
 
     runner: str
     passed: int
@@ -251,7 +251,7 @@ def _count(runner: Runner, code: int, output: str) -> tuple[int, int, int]:
         return (1, 0, 0) if code == 0 else (0, 1, 0)
     passed, failed, skipped = results.totals(output)
     if not failed and (code != 0 or not passed):
-        # It ended before its tests did, or ran none: that is a failure too.
+        # It ended before its tests did, or ran none: that is a failure, too.
         failed = 1
     return passed, failed, skipped
 
@@ -260,10 +260,10 @@ class Ahead:
     """Environments that are installed beside the runners.
 
     :param logs: the directory of their outputs.
-    :param runners: those that are wanted, in their order.
-    :param tox: the program, where one of them is run by it.
-    :param children: what installs them is one of these.
-    :param progress: where to say that it goes on.
+    :param runners: runners that need environments, in their order.
+    :param tox: the program, if it runs one of them.
+    :param children: starts the installers.
+    :param progress: shows progress.
     """
 
     def __init__(
@@ -295,9 +295,9 @@ class Ahead:
         pool.shutdown(wait=False)
 
     def wait(self, runner: Runner) -> bool:
-        """Wait for what a runner needs, and return whether it has its own.
+        """Wait for a runner's environments; return whether it has its own.
 
-        If it hasn't, it tries again and tells why that can't be installed.
+        If it hasn't, it tries again and reports why that can't be installed.
         """
         for name in runner.releases:
             self._installed[name].result()
@@ -318,17 +318,16 @@ class Ahead:
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """What the runners of one run share.
+    """Settings and programs that all runners of a run share.
 
     :param logs: the directory of their outputs.
-    :param progress: where to say what goes on.
-    :param deadline: when what still runs is ended, in monotonic seconds.
+    :param progress: shows progress.
+    :param deadline: when remaining runners are stopped, in monotonic seconds.
     :param ahead: environments that are installed ahead.
-    :param children: the runners are of these.
-    :param tox: the program, where a runner is run by it.
-    :param only: of a runner, what the names of its tests match; all by
-        default.
-    :param nice: what the commands of LANES begin with.
+    :param children: starts the runners.
+    :param tox: the program, if it runs a runner.
+    :param only: patterns for names of tests, by runner; all tests by default.
+    :param nice: prefix of the LANES' commands.
     """
 
     logs: pathlib.Path
@@ -341,7 +340,7 @@ class Session:
     nice: tuple[str, ...] = ()
 
     def run(self, lane: Lane, names: Collection[str]) -> list[Outcome]:
-        """Run a lane's runners of these names, and return what they found."""
+        """Run a lane's runners of these names, and return their outcomes."""
         wanted = [each for each in lane.runners if each.name in names]
         if lane.bed is None or not wanted:
             return [self.one(each) for each in wanted]
@@ -353,9 +352,9 @@ class Session:
             lane.bed.clear(log)
 
     def one(self, runner: Runner, *, kept: bool = False) -> Outcome:
-        """Run one to its end, and print what is worth it.
+        """Run one to its end, and print the important lines.
 
-        :param kept: whether the bed it runs in is there for others as well.
+        :param kept: whether its bed is kept for other runners.
         """
         log = self.logs / f"test-{runner.name}.log"
         began = time.monotonic()
@@ -413,7 +412,7 @@ class Session:
     ) -> tuple[list[list[str]], Mapping[str, str]]:
         """Return the commands of a runner, and their environment.
 
-        :raises errors.TestbedError: if what they need can't be installed.
+        :raises errors.TestbedError: if a requirement can't be installed.
         """
         only = self.only.get(runner.name, ())
         if runner.name in environments.SHARED:
@@ -437,9 +436,9 @@ def run_all(
     run: Callable[[Lane, Collection[str]], list[Outcome]],
     end: Callable[[], None],
 ) -> list[Outcome]:
-    """Run the named runners and return what they found, in their order.
+    """Run the named runners and return their outcomes, in order.
 
-    :param end: ends those that run, where this is interrupted.
+    :param end: stops running ones if this is interrupted.
     """
     may_begin, is_over = threading.Event(), threading.Event()
 
@@ -475,7 +474,7 @@ def _run_lanes(
     run: Callable[[Lane, Collection[str]], list[Outcome]],
     end: Callable[[], None],
 ) -> list[Outcome]:
-    """Run lanes, some at a time; what runs is ended if one can't be."""
+    """Run lanes, some at a time; stop all if one raises an error."""
     with futures.ThreadPoolExecutor(at_once) as pool:
         try:
             ended = pool.map(lambda lane: run(lane, names), lanes)
@@ -492,11 +491,11 @@ def report(
     later: Sequence[str],
     left_out: Sequence[str] = (),
 ) -> int:
-    """Print what was found, and return the exit code.
+    """Print the results, and return the exit code.
 
-    :param seconds: that all of it took.
+    :param seconds: time that the whole run took.
     :param later: runners that are left to the periodic run.
-    :param left_out: what else was not run.
+    :param left_out: other things that were not run.
     """
     print(
         f"\n{'runner':12} {'passed':>7} {'failed':>7} {'skipped':>8} "
@@ -521,7 +520,7 @@ def report(
 def _print_what_was_not_run(
     outcomes: Sequence[Outcome], runners: Sequence[str]
 ) -> None:
-    """Name each test that was skipped, and what the periodic run has."""
+    """Print each skipped test, and what is left to the periodic run."""
     later = list(runners)
     slow = 0
     for each in outcomes:
@@ -543,13 +542,13 @@ def _print_what_was_not_run(
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What one run of this program runs.
+    """Plan of one run of this program.
 
-    :param name: of it, under which its duration is kept.
-    :param runners: their names, each with what the names of its tests match;
-        all of them if that is empty.
+    :param name: its name, under which its duration is kept.
+    :param runners: patterns for names of tests, by runner; all its tests if
+        there are none.
     :param later: runners that it leaves to the periodic run.
-    :param left_out: what else it leaves out.
+    :param left_out: other things that it leaves out.
     :param quick: whether slow tests are left out.
     :param whole: whether tests of the periodic run belong to it.
     """
@@ -562,7 +561,7 @@ class Plan:
     whole: bool = False
 
     def say(self) -> None:
-        """Print it."""
+        """Print the plan."""
         for name, only in self.runners.items():
             print(" ".join((name, *only)))
         for each in (*self.later, *self.left_out):
@@ -570,9 +569,9 @@ class Plan:
 
 
 def plans(args: argparse.Namespace) -> list[Plan]:
-    """Return what the command line asks for.
+    """Return the plans that the command line requests.
 
-    :raises errors.TestbedError: if it names what isn't there.
+    :raises errors.TestbedError: if it names something unknown.
     """
     if args.periodic:
         return [
@@ -638,7 +637,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the arguments say, and return the exit code.
+    """Run the requested plans, and return the exit code.
 
     :param arguments: without the program's name; ``sys.argv`` by default.
     """
@@ -675,9 +674,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_plan(plan: Plan) -> list[Outcome]:
-    """Run a plan, and return what its runners found.
+    """Run a plan, and return the outcomes of its runners.
 
-    :raises errors.TestbedError: if what they need can't be had.
+    :raises errors.TestbedError: if a requirement can't be installed.
     """
     for variable, is_set in (
         (periodic.VARIABLE, plan.whole),
@@ -689,7 +688,7 @@ def run_plan(plan: Plan) -> list[Outcome]:
     places = paths.Paths.from_environment()
     logs = places.log
     if plan.quick:
-        # Whoever runs it may write there, and others run it beside this one.
+        # The user may write there, and other checkouts use other directories.
         logs = paths.CHECKOUT / ".tox/log"
         logs.mkdir(parents=True, exist_ok=True)
     else:
@@ -724,7 +723,7 @@ def run_plan(plan: Plan) -> list[Outcome]:
 
 
 def _list() -> None:
-    """Print what can be run, and how long it took last time."""
+    """Print what can be run, and how long each took last time."""
     print("runners:")
     for each in RUNNERS:
         print(f"  {each.name}")

@@ -2,8 +2,8 @@
 
 """JSON schemas of documents that others read: ``python -m tests.schemas``.
 
-They are made of the dataclasses that write and read the documents, and kept
-beside them in the package. A document of a later version may have more keys.
+They are made from the dataclasses that write and read the documents, and kept
+next to them in the package. A document of a later version may have more keys.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from sriov_rt.verify import results
 
 PACKAGE = pathlib.Path(sriov_rt.__file__).parent
 
-#: Each file below the package: the class of its document, and the version.
+#: Class and version of each document, by its file below the package.
 SCHEMAS: Mapping[str, tuple[Any, int]] = {
     "facts/facts": (facts.HostFacts, facts.SCHEMA_VERSION),
     "facts/certificate": (
@@ -68,7 +68,7 @@ def path(name: str) -> pathlib.Path:
 
 
 def make(name: str) -> dict[str, Any]:
-    """Return a schema of SCHEMAS."""
+    """Return the schema of a document in SCHEMAS."""
     cls, version = SCHEMAS[name]
     known: dict[str, Any] = {}
     _of(cls, known)
@@ -87,12 +87,12 @@ def make(name: str) -> dict[str, Any]:
 
 
 def text(name: str) -> str:
-    """Return the text of its file."""
+    """Return the text of a schema's file."""
     return json.dumps(make(name), indent=1, ensure_ascii=False) + "\n"
 
 
 def _of(hint: Any, known: dict[str, Any]) -> Any:
-    """Return the schema of a type hint; classes go to the known ones."""
+    """Return the schema of a type hint; add its classes to the known ones."""
     if hint in _SCALARS:
         return _SCALARS[hint]
     if dataclasses.is_dataclass(hint):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a change needs: ``tools/test --touched``.
+"""Tests that a change needs: ``tools/test --touched``.
 
-``tools/test quick`` has all unit tests, lint and types. :data:`NEEDS` says
-what else shows whether a file still does what it should. What none of its rows
-names is missing there, and an error.
+``tools/test quick`` has all unit tests, lint and types. :data:`NEEDS` has the
+other tests that show whether a file still works. A file that matches none of
+its rows is an error.
 """
 
 import ast
@@ -63,9 +63,9 @@ _MACHINE = ("vm.test_machine", "vm.test_vf")
 _CLOUD = ("cloud.test_demo", "cloud.test_guest", "cloud.test_placement")
 _NONE: tuple[str, ...] = ()
 
-#: Files and directories, and what a change of them needs beside the unit
-#: tests: runners, and modules and packages of their tests. The row with the
-#: longest path counts; each room of the package has one.
+#: Tests that a change of a file or directory needs besides the unit tests:
+#: runners, and modules and packages of their tests. The row with the longest
+#: path is used; each room of the package has one.
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "sriov_rt/__init__.py": _NONE,
     "sriov_rt/py.typed": _NONE,
@@ -157,7 +157,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "sriov_rt/vif": (*_PORTS, "functional.neutron", "cloud.test_vif"),
     "sriov_rt_tempest_plugin": ("tempest",),
     "shim": ("functional.nova.test_driver", "cloud.test_guest"),
-    # What is shipped for others to deploy.
+    # Files that are shipped for others to deploy.
     "etc": ("functional.test_packaging",),
     "etc/kolla": ("functional.deployment",),
     "etc/kubernetes": _PODS,
@@ -175,7 +175,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "debian": ("packages",),
     "rpm": ("packages",),
     "devstack": _CLOUD,
-    # What everything is installed with.
+    # Requirements and packaging.
     "pyproject.toml": ("functional.test_packaging", "packages", "docs"),
     "requirements.txt": ("functional.test_packaging", "packages"),
     "test-requirements.txt": _NONE,
@@ -189,7 +189,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "tools": ("functional.test_packaging",),
     "tools/test": _NONE,
     "tools/demo": _NONE,
-    # What is read.
+    # Documentation.
     "doc": ("docs",),
     "doc/source/walkthroughs/kata.rst": ("docs", "functional.verify"),
     "doc/source/walkthroughs/lxc.rst": ("docs", "vm.test_lxc"),
@@ -198,13 +198,13 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "releasenotes": _NONE,
     "README.rst": ("docs",),
     "LICENSE": _NONE,
-    # How the project is worked on.
+    # Files for work on the project.
     ".ci": _NONE,
     ".gitignore": _NONE,
     ".stestr.conf": _NONE,
     ".zuul.yaml": _NONE,
     "tox.ini": _NONE,
-    # The tests and what runs them; what is a test is one of its own.
+    # The tests and their runners; a test module needs itself.
     "tests": _NONE,
     "tests/benchmarks": ("functional.scheduler.test_scale",),
     "tests/magnum": ("functional.magnum", "kubernetes.test_magnum"),
@@ -223,18 +223,18 @@ _ROOMS = (
     "cluster",
 )
 
-#: Those of them that are left to the periodic run.
+#: Rooms that are left to the periodic run.
 _LATER = ("cluster",)
 
-#: Where the change began, if nobody says so.
+#: Default revisions from which the change began.
 _UPSTREAMS = ("@{upstream}", "origin/HEAD", "origin/main", "main")
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a change needs.
+    """Tests that a change needs.
 
-    :param runners: each with what the names of its tests match.
+    :param runners: patterns for names of tests, by runner.
     :param left_out: what is not run.
     """
 
@@ -243,11 +243,11 @@ class Found:
 
 
 def since(revision: str) -> Found:
-    """Return what is needed by the changes since a revision.
+    """Return the tests needed by the changes since a revision.
 
-    :param revision: of git; "" for where it left its upstream or main, or the
-        last commit where it has not.
-    :raises errors.TestbedError: if git does not know it, or a file is of no
+    :param revision: git's revision; "" for where the branch left its upstream
+        or main, or for the last commit if it has not.
+    :raises errors.TestbedError: if git does not know it, or a file has no
         row.
     """
     files = changed(revision or _beginning())
@@ -255,7 +255,7 @@ def since(revision: str) -> Found:
 
 
 def changed(revision: str) -> Sequence[str]:
-    """Return the files that differ from a revision, new ones included."""
+    """Return the files that differ from a revision, including new ones."""
     differ = _git("diff", "--name-only", "--no-renames", "-z", revision)
     new = _git("ls-files", "--others", "--exclude-standard", "-z")
     return sorted({*differ.split("\0"), *new.split("\0")} - {""})
@@ -264,16 +264,16 @@ def changed(revision: str) -> Sequence[str]:
 def of_file(name: str) -> Sequence[str]:
     """Return what a file needs, as in :data:`NEEDS`.
 
-    :param name: from the top of the checkout.
-    :raises errors.TestbedError: if it is of no row.
+    :param name: path from the top of the checkout.
+    :raises errors.TestbedError: if it has no row.
     """
     path = pathlib.PurePosixPath(name)
     if name.startswith("tests/unit/") and path.name.startswith("test_"):
-        # Its slow tests, too.
+        # This includes its slow tests.
         return [".".join(path.with_suffix("").parts[1:])]
     rooms = path.parts[1:2]
     if path.parts[0] == "tests" and rooms and rooms[0] in _ROOMS:
-        # A test needs itself; a helper needs those beside it.
+        # A test needs itself; a helper needs the tests next to it.
         is_test = path.name.startswith("test_") and "cases" not in path.parts
         where = path if is_test else path.parent
         if where.name == "cases":
@@ -303,13 +303,13 @@ def needed(names: set[str]) -> Found:
             runners.setdefault(runner, []).extend(only)
         later |= {name for each in modules if not _is_whole(each)}
     for runner in names & runners.keys():
-        # All of it, whatever else is named.
+        # All its tests, whatever else is named.
         runners[runner] = []
     return Found(runners, [*_others(runners), *_parts(later)])
 
 
 def _others(runners: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield what the gate has beside this."""
+    """Yield the runners and tests of the gate that are left out."""
     for each in ("docs", "tempest", *_ROOMS):
         if each not in runners:
             yield f"{each} (tools/test {each})"
@@ -344,12 +344,12 @@ def _modules(name: str) -> Iterator[pathlib.Path]:
 
 
 def has_gate_tests(path: pathlib.Path) -> bool:
-    """Tell whether the gate has a test of a module."""
+    """Return whether the gate has a test of a module."""
     return any(not later for later in _levels(path))
 
 
 def _is_whole(path: pathlib.Path) -> bool:
-    """Tell whether the gate has each test of a module."""
+    """Return whether the gate has each test of a module."""
     return not any(_levels(path))
 
 
@@ -365,7 +365,7 @@ def _levels(path: pathlib.Path) -> Iterator[bool]:
 
 
 def is_periodic(node: ast.ClassDef | ast.FunctionDef) -> bool:
-    """Tell whether a test or a class of them is left to the periodic run."""
+    """Return whether a test or a test class is left to the periodic run."""
     return any(
         ast.unparse(each).rpartition(".")[2] == "periodic"
         for each in node.decorator_list
@@ -373,7 +373,7 @@ def is_periodic(node: ast.ClassDef | ast.FunctionDef) -> bool:
 
 
 def _beginning() -> str:
-    """Return the commit since which changes are looked for."""
+    """Return the commit from which changes are searched."""
     head = _git("rev-parse", "HEAD").strip()
     for each in _UPSTREAMS:
         try:

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except KeyboardInterrupt:
-        # Once it has begun, the agent takes SIGINT for itself.
+        # Once it is running, the agent handles SIGINT itself.
         print("sriov-rt-agent: interrupted", file=sys.stderr)
         return faults.EXIT_INTERRUPTED
 
@@ -45,19 +45,19 @@ def _find_changed(root: Root) -> Iterable[tuple[str, Reason]]:
 
 
 def _count_vfs() -> Sequence[CountedVf]:
-    """Return the VFs of this host; their ports are in a room beside."""
-    # Here, for most hosts serve no metrics.
+    """Return the VFs of this host, with their counters."""
+    # Imported here, since most hosts serve no metrics.
     from sriov_rt.vif import vf_counters
 
     return vf_counters.of_host()
 
 
 def check_observed(conf: cfg.ConfigOpts, service: str) -> None:
-    """Check the file of ``[vif]`` and ``[onload]``, which are facts.
+    """Check the options of ``[vif]`` and ``[onload]``, which are facts.
 
     They are read below the root, whatever ``--config-file`` names.
 
-    :param conf: of the agent.
+    :param conf: the agent's configuration.
     :raises oslo_config.cfg.Error: if the file cannot be parsed.
     :raises OptionRejected: for an option with a bad value.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``sriov-rt agent``: the agents of a cloud, over the message queue."""
+"""``sriov-rt agent``: the agents of a cloud, read from the message queue."""
 
 import argparse
 import dataclasses
@@ -38,7 +38,7 @@ NOT_READY = "not ready"
 STALE = "stale"
 MISSING = "no facts"
 
-#: What a table says of :data:`MISSING`, as Nova's list of services does.
+#: Word for :data:`MISSING` in a table, as in Nova's list of services.
 DOWN = "down"
 
 _NO_QUEUE = (
@@ -55,16 +55,16 @@ _NO_CREDENTIALS = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Agent:
-    """A host's agent, and what its facts amount to.
+    """A host's agent, and the verdict on its facts.
 
     :param verdict: :data:`READY`, :data:`NOT_READY`, :data:`STALE` or
         :data:`MISSING`.
-    :param reasons: what keeps the host from realtime instances.
-    :param traits: those that its agent has published in Placement; None where
+    :param reasons: why the host cannot take realtime instances.
+    :param traits: traits that its agent has published in Placement; None if
         its facts are known.
     :param compute: its nova-compute; None without credentials, or if Nova has
         no such host.
-    :param upkeep: what maintenance changes on it; None unless it is listed.
+    :param upkeep: what maintenance changes on it; None unless that is listed.
     """
 
     host: str
@@ -96,7 +96,7 @@ class Agent:
     def row(self, wait_s: float, now: float) -> tuple[str | None, ...]:
         """Return the agent as a row of the list.
 
-        :param wait_s: seconds that it had to report.
+        :param wait_s: seconds that the agent had to report.
         :param now: Unix time, seconds.
         """
         age, verdict = _age(self.facts_age_s), self.verdict
@@ -138,14 +138,15 @@ def judge(candidate: Candidate) -> Agent:
 
 
 def _reasons(facts: DecisiveFacts) -> tuple[Reason, ...]:
-    # As of a nova-compute: an agent stands beside one.
+    # An agent runs next to nova-compute, so Nova places the guests.
     return readiness.judge(facts, placed_by_nova=True).must
 
 
 def published(connection: Any) -> list[Agent]:
-    """Return the hosts, as far as Nova and Placement know them.
+    """Return what Nova and Placement know about the hosts.
 
-    :param connection: to the cloud; None for one by the environment.
+    :param connection: connection to the cloud; None to make one from the
+        environment.
     :raises CloudUnreachable: if an API can't be reached, or refuses.
     """
     computes = cloud.hosts(faults.say, connection) or {}
@@ -203,7 +204,7 @@ class List(command.Lister):
             found = published(connection)
             faults.say(_NO_QUEUE)
         if args.long:
-            # Before the filters: most hosts are most of all.
+            # Before the filters, since hosts are compared with all hosts.
             found = _most_differing(found)
         found = [each for each in found if _is_chosen(each, args)]
         hidden = {_COMPUTE} if not is_known else set()
@@ -255,7 +256,7 @@ class List(command.Lister):
 
 
 def _most_differing(hosts: Sequence[Agent]) -> list[Agent]:
-    """Return hosts, those first that differ from most in most."""
+    """Return hosts, starting with those that differ most from the others."""
     compared = iter(fleet.compared(e.upkeep for e in hosts if e.upkeep))
     found = [
         dataclasses.replace(each, upkeep=each.upkeep and next(compared))
@@ -266,7 +267,7 @@ def _most_differing(hosts: Sequence[Agent]) -> list[Agent]:
 
 
 def _is_chosen(found: Agent, args: argparse.Namespace) -> bool:
-    """Return whether the filters of the list let a host through."""
+    """Return whether a host passes the filters of the list."""
     if args.host is not None and found.host not in args.host:
         return False
     if args.not_ready and found.verdict == READY:
@@ -333,9 +334,9 @@ class Show(command.ShowOne):
 
 
 def _published_host(host: str, connection: Any) -> Result:
-    """Return a host, as far as Nova and Placement know it.
+    """Return what Nova and Placement know about a host.
 
-    :raises SriovRtError: if Nova has none of this name.
+    :raises SriovRtError: if Nova has no host of this name.
     """
     named = {each.host: each for each in published(connection)}
     if host not in named:
@@ -357,7 +358,7 @@ def _published_host(host: str, connection: Any) -> Result:
 
 
 def _drifts(audit: AuditFacts) -> list[tuple[str, str]]:
-    """Return a field for each guest that is not as promised."""
+    """Return a field for each guest that differs from its request."""
     if isinstance(audit.drifts, Unknown):
         return []
     return [
@@ -371,12 +372,12 @@ def _drifts(audit: AuditFacts) -> list[tuple[str, str]]:
 
 
 def _time(at: float) -> str:
-    """Return a Unix time for people, in UTC."""
+    """Return a Unix time as text, in UTC."""
     return f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%F %T} UTC"
 
 
 def _length(seconds: float) -> str:
-    """Return a time in the largest unit that fits."""
+    """Return a duration in the largest unit that fits."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values of arguments, read with errors that argparse prints."""
+"""Parsers of arguments whose errors argparse prints."""
 
 import argparse
 import contextlib
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 def reader(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser as argparse's ``type`` takes it.
+    """Return a parser for argparse's ``type``.
 
-    :param parse: raises an error of ours for what it can't read.
+    :param parse: raises a SriovRtError for text that it can't parse.
     """
 
     def read(text: str) -> T:
@@ -33,18 +33,18 @@ def reader(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
-    """Return the reader of a whole number.
+    """Return a parser of whole numbers.
 
-    :param least: the least that it may be.
-    :param most: the greatest.
+    :param least: the least allowed number.
+    :param most: the greatest allowed number.
     """
     return reader(lambda text: numbers.parse_int(text, "number", least, most))
 
 
 def seconds(most: int) -> Callable[[str], float]:
-    """Return the reader of seconds, whole or not.
+    """Return a parser of seconds, whole or not.
 
-    :param most: how many there may be; the least is 0.
+    :param most: the most that are allowed; the least is 0.
     """
 
     def read(text: str) -> float:
@@ -62,8 +62,8 @@ def add_host_filters(
 ) -> None:
     """Add the filters of a list of hosts; see :func:`has_reason`.
 
-    :param refused: the option for the hosts that have any Reason.
-    :param are: what these are, a clause such as ``are not ready``.
+    :param refused: name of the option for hosts with any Reason.
+    :param are: predicate of these hosts, such as ``are not ready``.
     """
     parser.add_argument(
         "--host",
@@ -88,15 +88,15 @@ def add_host_filters(
 
 
 def has_reason(reasons: Iterable[Reason], args: argparse.Namespace) -> bool:
-    """Return whether ``--reason`` lets a host with these through."""
+    """Return whether a host with these Reasons passes ``--reason``."""
     codes = {each.code for each in reasons}
     return args.reason is None or not codes.isdisjoint(args.reason)
 
 
 def _reason_code(text: str) -> str:
-    """Return the code of a Reason.
+    """Check and return the code of a Reason.
 
-    :raises argparse.ArgumentTypeError: if there is none.
+    :raises argparse.ArgumentTypeError: if there is no such code.
     """
     if text not in SENTENCES:
         near = difflib.get_close_matches(text, SENTENCES)

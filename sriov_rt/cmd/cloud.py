@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Nova's API: a flavor's extra specs, and the compute hosts."""
+"""Flavors and compute hosts from Nova's API, traits from Placement's."""
 
 import dataclasses
 import datetime
@@ -13,10 +13,10 @@ from typing import Any
 from sriov_rt import exceptions
 from sriov_rt.cmd.command import Caller
 
-#: Of Placement's API: providers that have a trait.
+#: Microversion of Placement's API that lists providers with a trait.
 _PLACEMENT = "1.18"
 
-#: Placement's answer about a trait that does not exist.
+#: Placement's status code for a trait that does not exist.
 _UNKNOWN_TRAIT = 400
 
 
@@ -37,7 +37,7 @@ class CloudUnreachable(exceptions.SriovRtError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ComputeService:
-    """A host's nova-compute, as Nova's services API has it.
+    """A host's nova-compute, as Nova's services API returns it.
 
     :param state: ``up`` or ``down``.
     :param updated_at: when it was last seen, UTC, ISO 8601; None for never.
@@ -47,7 +47,7 @@ class ComputeService:
     updated_at: str | None
 
     def unseen_s(self, now: float) -> float | None:
-        """Return for how long it was not seen, seconds; None if unknown.
+        """Return the seconds since it was last seen; None if unknown.
 
         :param now: Unix time, seconds.
         """
@@ -62,7 +62,7 @@ class ComputeService:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flavor:
-    """A flavor, as far as it is judged.
+    """A flavor, with the properties that are judged.
 
     :param memory_mib: its memory, MiB.
     """
@@ -73,12 +73,12 @@ class Flavor:
 
 
 def has_credentials() -> bool:
-    """Return whether the environment names a cloud, as clients read it."""
+    """Return whether the environment names a cloud for clients."""
     return any(os.environ.get(name) for name in ("OS_CLOUD", "OS_AUTH_URL"))
 
 
 def connection(caller: Caller) -> Any:
-    """Return openstackclient's connection to the cloud, None without it."""
+    """Return openstackclient's connection to the cloud; None without it."""
     clients = caller.clients
     return None if clients is None else clients.sdk_connection
 
@@ -88,7 +88,7 @@ def flavor(name: str, known: Any = None) -> Flavor:
 
     :param known: a connection to the cloud; one is made without it.
     :raises CloudUnreachable: if the API can't be reached.
-    :raises SriovRtError: if there is none.
+    :raises SriovRtError: if there is no such flavor.
     """
     found = _request(
         lambda cloud: cloud.compute.find_flavor(
@@ -107,9 +107,9 @@ def flavor(name: str, known: Any = None) -> Flavor:
 def hosts(
     warn: Callable[[str], None], known: Any = None
 ) -> Mapping[str, ComputeService] | None:
-    """Return the compute hosts, as Nova names them, with their services.
+    """Return the compute hosts by Nova's names, with their services.
 
-    :param warn: prints why they are not known, in which case there is None.
+    :param warn: prints why they are not known; the result is None then.
     :param known: a connection to the cloud; one is made without it.
     :raises CloudUnreachable: if the API can't be reached.
     """
@@ -140,7 +140,7 @@ def traits(
     """Return which traits the provider of each compute host has in Placement.
 
     :param known: a connection to the cloud; one is made without it.
-    :returns: host, as Nova names it, to its traits.
+    :returns: the traits by host, as Nova names it.
     :raises CloudUnreachable: if an API can't be reached, or refuses.
     """
     requested = list(names)

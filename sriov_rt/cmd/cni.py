@@ -2,8 +2,8 @@
 
 """``sriov-rt-vf``: the CNI plug-in that keeps VFs of pods at their baseline.
 
-A pod waits for it while it starts: what acts on VFs is imported when there is
-one to act on.
+A starting pod waits for it, so the code that acts on VFs is imported only if
+there is a VF to act on.
 """
 
 import functools
@@ -31,9 +31,9 @@ LOG = logging.getLogger("sriov_rt")
 
 
 def main() -> int:
-    """Run as a runtime calls a plug-in, and return the exit code."""
+    """Run one call of the container runtime and return the exit code."""
     faults.print_anything()
-    # The runtime logs what is on standard error.
+    # The runtime logs standard error.
     faults.log_warnings(LOG, logging.INFO)
     LOG.setLevel(logging.INFO)
     try:
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _vfs() -> "Vfs":
-    # Here, for they take long to import, and most calls find nothing to do.
+    # Imported here: it takes long, and most calls find nothing to do.
     from sriov_rt.nic.vfs import Vfs
     from sriov_rt.vif import tenants
 
@@ -60,8 +60,8 @@ def run(
 ) -> tuple[int, dict[str, Any] | None]:
     """Return exit code and answer of one call.
 
-    :param environment: of the process.
-    :param given: its standard input.
+    :param environment: environment of the process.
+    :param given: content of its standard input.
     """
     version = protocol.VERSIONS[-1]
     try:
@@ -77,7 +77,7 @@ def run(
             protocol.IO_FAILURE, exceptions.plain(error)
         )
     except Exception as error:
-        # A runtime takes output that is not JSON for a plug-in that crashed.
+        # A runtime regards output that is not JSON as a crash.
         LOG.debug("", exc_info=True)
         text = f"{type(error).__name__}: {error}; report this as a bug"
         problem = protocol.CniError(protocol.IO_FAILURE, text)
@@ -87,7 +87,7 @@ def run(
 def _done(
     baseline: Baseline, request: protocol.Request
 ) -> dict[str, Any] | None:
-    """Do what is requested; return the answer, if there is one."""
+    """Carry out a request; return the answer, if there is one."""
     if request.command == "VERSION":
         return protocol.versions(request)
     if request.command == "ADD":

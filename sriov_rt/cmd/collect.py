@@ -30,33 +30,33 @@ from sriov_rt.service import threads
 
 LOG = logging.getLogger(__name__)
 
-#: oslo.config reads ``[sriov_rt] transport_url`` from it, before the files.
+#: Variable from which oslo.config reads ``[sriov_rt] transport_url`` first.
 TRANSPORT_VARIABLE = "OS_SRIOV_RT__TRANSPORT_URL"
-#: Configuration files that are tried if none is named: a scheduler's host
-#: has the one, a compute host the other.
+#: Configuration files that are tried by default: the first is on a scheduler's
+#: host, the second on a compute host.
 CONFIG_FILES = ("/etc/nova/nova.conf", f"/{CONFIG}")
 
 #: Seconds that agents have to report. Their answers are spread over 2 s.
 WAIT_S = 6.0
 
-#: Where oslo.messaging's drivers log why they cannot connect.
+#: Logger of oslo.messaging's drivers, which log why they cannot connect.
 _DRIVERS = "oslo.messaging"
 
 _RETRYING = re.compile(r" \(retrying in [0-9.]+ seconds\)")
 
-#: Where the library of the AMQP protocol warns of each channel that the
-#: broker closes in the same moment: "Received method (60, 30) during closing".
+#: Logger of the AMQP library. It warns of each channel that the broker closes
+#: at the same moment: "Received method (60, 30) during closing".
 _PROTOCOL = "amqp"
 
-#: What a broker answers to a user, password or virtual host that is wrong:
+#: A broker's reply codes for a wrong user, password or virtual host:
 #: access-refused and not-allowed (AMQP 0-9-1, 1.1).
 _REFUSALS = frozenset({403, 530})
 
-#: Seconds between two looks at what was reported.
+#: Seconds between two checks of the reports.
 _POLL_S = 0.1
 
-#: Seconds without a report after which all agents have answered, where it is
-#: not known which there are.
+#: Seconds without a report after which all agents are taken to have answered,
+#: if it is not known which agents exist.
 _QUIET_S = 3.0
 
 
@@ -74,14 +74,14 @@ class QueueUnusable(exceptions.SriovRtError):
         )
 
 
-#: Why a file that can be read is of no use.
+#: Problem of a readable file that names no queue.
 NO_QUEUE = "no transport_url"
 
 
 class QueueUnnamed(exceptions.SriovRtError):
     """No configuration names the message queue.
 
-    :param problems: file name to why it does not name one.
+    :param problems: why each file does not name one, by file name.
     """
 
     def __init__(self, problems: Mapping[str, str]) -> None:
@@ -99,7 +99,7 @@ class QueueUnnamed(exceptions.SriovRtError):
 class BrokerUnreachable(QueueUnusable):
     """The message queue does not answer.
 
-    :param broker: host and port of each.
+    :param broker: host and port of each broker.
     :param cause: what the driver logged.
     """
 
@@ -112,11 +112,11 @@ class BrokerUnreachable(QueueUnusable):
 
 
 class BrokerRefuses(exceptions.SriovRtError):
-    """The message queue answers, and lets nobody in with these credentials.
+    """The message queue answers, but refuses these credentials.
 
-    :param broker: host and port of each.
-    :param user: of the transport URL.
-    :param virtual_host: likewise.
+    :param broker: host and port of each broker.
+    :param user: user in the transport URL.
+    :param virtual_host: virtual host in the transport URL.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class _Causes(logging.Handler):
         self.last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep its first line."""
+        """Keep the first line of a record."""
         first = record.getMessage().partition("\n")[0]
         # There is no next attempt.
         self.last = _RETRYING.sub("", first)
@@ -181,9 +181,9 @@ def from_args(
     *,
     whole: bool = False,
 ) -> list[Candidate]:
-    """Return the hosts as the options of :func:`configure` have it.
+    """Return the hosts by the options of :func:`configure`.
 
-    See :func:`collect` for the parameters, and what is raised.
+    See :func:`collect` for the parameters and exceptions.
     """
     return collect(
         expected,
@@ -196,12 +196,12 @@ def from_args(
 
 
 class Collector(FactsTable):
-    """Facts of hosts, as they are reported, beside what people see of them.
+    """Reported facts of hosts, with what is shown to people.
 
-    :param max_hosts: as of the table of a scheduler.
-    :param whole: keep all facts, and not only what decisions read.
-    :ivar heard: when the last report came.
-    :ivar refused: what is wrong with facts that were refused, by host.
+    :param max_hosts: as for a scheduler's table.
+    :param whole: keep all facts, not only those that decisions read.
+    :ivar heard: when the last report arrived.
+    :ivar refused: what is wrong with refused facts, by host.
     """
 
     def __init__(self, max_hosts: int, *, whole: bool = False) -> None:
@@ -219,15 +219,15 @@ class Collector(FactsTable):
         return super().put(host, digest, facts)
 
     def refuse(self, host: str, problem: str) -> None:
-        """Drop a host whose facts cannot be read, and keep why."""
+        """Drop a host whose facts cannot be read, and keep the problem."""
         self.heard = time.monotonic()
-        # Hosts are senders' own words: as many as a table would take.
+        # Senders choose these names, so their number is limited.
         if len(self.refused) < self._max_hosts:
             self.refused[host] = problem
         super().refuse(host, problem)
 
     def confirm(self, host: str, digest: str) -> bool:
-        """Note that facts hold; False if these are not the host's."""
+        """Confirm a host's facts; return False if they are other ones."""
         self.heard = time.monotonic()
         return super().confirm(host, digest)
 
@@ -268,10 +268,10 @@ class Collector(FactsTable):
 
 
 class Hearing:
-    """Hears the agents in a thread, from when it is made until stopped.
+    """Listens to the agents in a thread, from its creation until stopped.
 
-    :param whole: as with :class:`Collector`.
-    :raises QueueUnusable: for a queue that can't be used as it is named.
+    :param whole: see :class:`Collector`.
+    :raises QueueUnusable: if the configured queue can't be used.
     """
 
     def __init__(
@@ -291,9 +291,9 @@ class Hearing:
                 self.collector,
             )
         except Exception as error:
-            # As in scheduler.listener: there is no common base.
+            # As in scheduler.listener: the errors have no common base class.
             raise QueueUnusable(str(error)) from error
-        # A daemon: a queue that is down must not keep the command from ending.
+        # A daemon, so that the command can exit although the queue is down.
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -323,9 +323,9 @@ class Hearing:
             time.sleep(_POLL_S)
 
     def stop(self, patience_s: float = 1.0) -> None:
-        """Hear the agents no more.
+        """Stop listening to the agents.
 
-        :param patience_s: how long the listener has to end, in seconds.
+        :param patience_s: how long to wait for the listener, in seconds.
         """
         self._listener.stop()
         self._thread.join(patience_s)
@@ -349,16 +349,16 @@ def collect(
 ) -> list[Candidate]:
     """Return the hosts, and the facts of those that reported in time.
 
-    :param expected: hosts that should; None if that is not known.
-    :param config_files: they name the message queue; None for
+    :param expected: hosts that should report; None if that is not known.
+    :param config_files: files that name the message queue; None for
         :data:`CONFIG_FILES`.
-    :param transport_url: names it in their place.
+    :param transport_url: names the queue instead of these files.
     :param wait_s: seconds that the agents have to report.
-    :param report: prints how far it is.
-    :param whole: keep all facts of each.
+    :param report: prints progress.
+    :param whole: keep all facts of each host.
     :raises BrokerUnreachable: if the queue does not answer.
     :raises ConfigurationUnreadable: for a file that can't be read.
-    :raises QueueUnusable: if it can't be listened to, or nobody is known.
+    :raises QueueUnusable: if it can't be listened to, or no host is known.
     """
     threads.choose()
     conf = configuration(config_files, transport_url)
@@ -374,10 +374,10 @@ def hear(
     wait_s: float,
     report: Callable[[str], None],
 ) -> Collector:
-    """Return what agents reported in time, and what was refused of it.
+    """Return what agents reported in time, and what was refused.
 
-    See :func:`collect` for the parameters, and what is raised; that no agent
-    has reported is no error here.
+    See :func:`collect` for the parameters and exceptions; here it is no error
+    if no agent has reported.
     """
     threads.choose()
     conf = configuration(config_files, None)
@@ -419,8 +419,8 @@ def _heard(
 def reported(names: set[str], expected: Sequence[str] | None) -> str:
     """Return how many hosts have reported, a clause.
 
-    :param names: of those that have.
-    :param expected: of those that should; None if that is not known.
+    :param names: hosts that have reported.
+    :param expected: hosts that should; None if that is not known.
     """
     if expected is None:
         hosts = "host has" if len(names) == 1 else "hosts have"
@@ -436,10 +436,10 @@ def reported(names: set[str], expected: Sequence[str] | None) -> str:
 def _refusal(
     conf: cfg.ConfigOpts, error: QueueUnusable
 ) -> BrokerRefuses | None:
-    """Return what a broker refused; None if that is not what happened."""
+    """Return a broker's refusal; None for any other error."""
     from sriov_rt.service import messaging
 
-    # The errors of amqp, which need not be the driver's library.
+    # amqp's errors by their attribute: the driver may use another library.
     cause = error.__cause__
     if getattr(cause, "reply_code", None) not in _REFUSALS:
         return None
@@ -476,8 +476,8 @@ def configuration(
     with config.reading():
         config.check_files(files)
         conf([], project="sriov_rt", default_config_files=list(files))
-        # What candidates are judged by: read here, so that a bad value is
-        # found before anything is waited for.
+        # Candidates are judged by this option. It is read now, so that a bad
+        # value is found before any waiting.
         conf.sriov_rt.facts_max_age  # noqa: B018
     if not (transport_url or _names_queue(conf)):
         raise QueueUnnamed(dict.fromkeys(files, NO_QUEUE))

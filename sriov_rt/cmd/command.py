@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Commands: their arguments, and their result in every form.
+"""Commands: their arguments and their results.
 
-Nothing here imports cliff, so that a hook's program can run a command while
-a container or a domain waits for it. :mod:`sriov_rt.cmd.display` shows a
-result by cliff's formatters, :mod:`sriov_rt.cmd.runner` runs a command
-without them.
+Nothing here imports cliff, so that a hook's program starts fast while a
+container or a domain waits for it. :mod:`sriov_rt.cmd.display` shows a result
+with cliff's formatters, :mod:`sriov_rt.cmd.runner` runs a command without
+them.
 """
 
 import abc
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 from typing import TextIO
 
-#: Control characters that JSON need not escape, and a terminal obeys.
+#: Control characters that terminals obey and JSON need not escape.
 _STEERS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -28,14 +28,13 @@ _STEERS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 class Result:
     """The result of a command.
 
-    :param columns: all columns of a list; of one thing, its fields.
-    :param rows: a value for each column; of one thing, one row.
+    :param columns: all columns of a list, or the fields of one thing.
+    :param rows: rows with a value for each column; one row for one thing.
     :param document: what ``--json`` prints, with keys that never change.
     :param text: lines that are printed unless a format is chosen; None for a
         table.
-    :param shown: the columns that are printed unless others are chosen.
-    :param apply: changes the host as the printed plan says; called once the
-        plan is printed.
+    :param shown: the columns that are printed by default.
+    :param apply: carries out the printed plan; called once it is printed.
     """
 
     columns: Sequence[str]
@@ -56,7 +55,7 @@ def one(
 ) -> Result:
     """Return the result of a command that shows one thing.
 
-    :param fields: name and value of each.
+    :param fields: name and value of each field.
     :param others: further parameters of :class:`Result`.
     """
     columns, row = zip(*fields, strict=True)
@@ -72,7 +71,7 @@ def lines(
 ) -> Result:
     """Return the result of a command that prints lines.
 
-    :param document: the list of the lines by default.
+    :param document: what ``--json`` prints; by default the list of the lines.
     :param column: the header of a table of the lines.
     :param apply: see :class:`Result`.
     """
@@ -90,7 +89,7 @@ def lines(
 class Caller:
     """The program that runs a command.
 
-    :param is_quiet: whether it got ``-q``: no progress is printed.
+    :param is_quiet: whether it has option ``-q``: no progress is printed.
     :param clients: openstackclient's clients; None in other programs.
     """
 
@@ -101,9 +100,9 @@ class Caller:
 class Command(abc.ABC):
     """A command; the first line of its docstring is its summary.
 
-    :cvar of_root: whether it reads or changes what only root may.
-    :cvar epilog: what its help ends with.
-    :cvar nothing: what standard error gets in place of an empty table.
+    :cvar of_root: whether it needs root to read or change something.
+    :cvar epilog: the end of its help.
+    :cvar nothing: message on standard error instead of an empty table.
     """
 
     of_root = False
@@ -122,17 +121,17 @@ class Command(abc.ABC):
 
 
 class Lister(Command):
-    """A command whose result has a row for each thing."""
+    """A command whose result is a list of rows."""
 
 
 class ShowOne(Command):
-    """A command whose result has the fields of one thing."""
+    """A command whose result is the fields of one thing."""
 
 
 def add_dry_run(parser: argparse.ArgumentParser, what: str) -> None:
     """Add ``--dry-run``.
 
-    :param what: what is printed then.
+    :param what: what the command prints then.
     """
     parser.add_argument(
         "--dry-run",
@@ -154,7 +153,7 @@ def add_root(parser: argparse.ArgumentParser) -> None:
 def add_config(parser: argparse.ArgumentParser, section: str) -> None:
     """Add ``--config-file``.
 
-    :param section: which the command reads.
+    :param section: the section that the command reads.
     """
     parser.add_argument(
         "--config-file",
@@ -175,7 +174,7 @@ def print_document(
     """Print the document of a result.
 
     :param columns: the keys to print, as ``-c`` names them; all by default.
-    :raises ValueError: if the document has none of them.
+    :raises ValueError: if the document has none of these keys.
     """
     document = result.document
     if columns:
@@ -192,9 +191,9 @@ def print_text(result: Result, stdout: TextIO) -> None:
 
 
 def key(name: str) -> str:
-    """Return a column or key as ``-c`` compares it.
+    """Return a column or key in the form that ``-c`` compares.
 
-    cliff has a name for this of its own from 4.16 on.
+    cliff has its own function for this from 4.16 on.
     """
     return name.lower().strip().replace(" ", "_")
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``sriov-rt device``: whole PCI devices between two tenants."""
+"""``sriov-rt device``: cleaning of whole PCI devices between two tenants."""
 
 import argparse
 import time
@@ -47,7 +47,7 @@ class Clean(command.Lister):
     def run(self, args: argparse.Namespace) -> Result:
         """Clean them, and return the result for each."""
         threads.choose()
-        # Here, for keystoneauth takes long to import.
+        # Imported here, since keystoneauth takes long to import.
         from sriov_rt.devices import cleaning
         from sriov_rt.devices import options
         from sriov_rt.devices import settings

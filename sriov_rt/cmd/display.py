@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Results of commands as cliff's formatters print them: rows and columns."""
+"""Printing of results with cliff's formatters."""
 
 import abc
 import argparse
@@ -39,14 +39,14 @@ _WORD = 36
 _TABLE = "table"
 
 
-#: How many columns a sentence names.
+#: The most columns that an error names.
 _NAMED = 20
 
 
 class ColumnUnknown(exceptions.SriovRtError):
-    """A column that the result does not have.
+    """The result has no such column.
 
-    :param name: as it was given.
+    :param name: the column as it was given.
     """
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ class ColumnUnknown(exceptions.SriovRtError):
 
 
 class _Display(display.DisplayCommandBase[Any]):
-    """A command of ours as one of cliff's.
+    """Adapter that makes a command one of cliff's.
 
     :cvar command_class: the command.
     """
@@ -81,7 +81,7 @@ class _Display(display.DisplayCommandBase[Any]):
 
     def get_epilog(self) -> str:
         """Return what help ends with."""
-        # Not cliff's: it reads the files of every installed distribution.
+        # cliff's own would read the files of every installed distribution.
         return self.command.epilog
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -115,7 +115,7 @@ class _Display(display.DisplayCommandBase[Any]):
         """Run the command, print its result and return its exit code."""
         if self.command.of_root:
             faults.warn_unless_root(getattr(parsed_args, "root", "/"))
-        # cliff has to find one before it knows what the command returns.
+        # cliff needs a formatter before it knows what the command returns.
         chosen = parsed_args.formatter
         parsed_args.formatter = chosen or _TABLE
         parsed_args.is_chosen = chosen is not None or parsed_args.columns
@@ -196,7 +196,7 @@ class _Display(display.DisplayCommandBase[Any]):
 
 
 class _Lister(_Display, lister.Lister):
-    """A command that prints a row for each thing."""
+    """A command that prints a list of rows."""
 
     def _emit(
         self,
@@ -256,11 +256,11 @@ def adapted(cls: type[command.Command]) -> type[cliff_command.Command]:
 
 
 class _Program:
-    """The program around a command that runs without cliff's App."""
+    """Stand-in for cliff's App around a command that runs without it."""
 
     @property
     def stdout(self) -> TextIO:
-        """Where results are printed."""
+        """The stream that results are printed to."""
         return sys.stdout
 
 
@@ -269,8 +269,8 @@ def run(
 ) -> int:
     """Run a command with cliff's options, and return its exit code.
 
-    :param name: of the program and its command.
-    :param arguments: what stands behind that.
+    :param name: name of the program and its command.
+    :param arguments: the arguments after that name.
     :raises SystemExit: for ``--help``, or arguments that it does not take.
     """
     around: Any = _Program()
@@ -304,7 +304,7 @@ class _Lines:
         self._stdout = stdout
 
     def before(self) -> None:
-        """Print the lines above the table, or that it is empty."""
+        """Print the lines above the table, or say that it is empty."""
         result = self._result
         self.print(result.before)
         if not (result.rows or result.before or result.after):
@@ -326,7 +326,7 @@ def table_lines(
     *,
     shown: Collection[str] = (),
 ) -> list[str]:
-    """Return a table as lines; none without rows.
+    """Return a table as lines; empty without rows.
 
     :param shown: the columns that are printed; all by default.
     """
@@ -352,19 +352,19 @@ def table_lines(
 def fitted(
     columns: Sequence[str], cells: Sequence[Sequence[str]], width: int
 ) -> list[list[str]]:
-    """Return cells wrapped so that their table has a width.
+    """Return cells wrapped so that their table fits a width.
 
-    A column without spaces (UUIDs, addresses, names) stays whole, and so
-    does a word, such as the path in a remedy, while there is room for it.
+    A column without spaces (UUIDs, addresses, names) is not wrapped, and a
+    word, such as the path in a remedy, is not broken while there is room.
 
-    :param width: in characters.
+    :param width: width of the table in characters.
     """
     texts = list(zip(columns, *cells, strict=True))
     widths = [
         max(len(line) for text in column for line in text.split("\n"))
         for column in texts
     ]
-    # A border before each cell, one behind the last, and a space beside each.
+    # A border before each cell and after the last, and spaces around each.
     excess = sum(widths) + 3 * len(columns) + 1 - width
     prose = [
         place
@@ -410,7 +410,7 @@ def _width() -> int:
 def _check_columns(chosen: Sequence[str], known: Sequence[str]) -> None:
     """Check the columns of ``-c``.
 
-    :raises ColumnUnknown: if one is none.
+    :raises ColumnUnknown: if there is no such column.
     """
     keys = {command.key(each) for each in known}
     for each in chosen:
@@ -419,7 +419,7 @@ def _check_columns(chosen: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _caller(app: Any) -> command.Caller:
-    """Return what a command has to know of cliff's App."""
+    """Return what a command has to know about cliff's App."""
     options = getattr(app, "options", None)
     return command.Caller(
         is_quiet=getattr(options, "verbose_level", 1) == 0,
@@ -432,7 +432,7 @@ def _plain_rows(result: Result) -> list[list[object]]:
 
 
 def _plain(value: object) -> object:
-    """Return a value that formatters take, and that steers no terminal."""
+    """Return a value for formatters, without terminal control characters."""
     if isinstance(value, str):
         return "\n".join(map(printable, value.split("\n")))
     if isinstance(value, tuple):
@@ -441,7 +441,7 @@ def _plain(value: object) -> object:
 
 
 def _cell(value: object) -> str:
-    """Return a value as a table has it."""
+    """Return a value as the text of a table's cell."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):

@@ -63,9 +63,9 @@ class NetworkMalformed(exceptions.SriovRtError):
 
 
 class FlavorInvalid(exceptions.SriovRtError):
-    """A flavor of the cloud has extra specs that ask for what cannot be.
+    """A flavor of the cloud has invalid extra specs.
 
-    :param name: the flavor's, as it was given.
+    :param name: the flavor's name as it was given.
     """
 
     def __init__(self, name: str, error: requests.RequestError) -> None:
@@ -182,7 +182,7 @@ class Explain(command.Lister):
 
 
 def _is_chosen(found: Verdict, args: argparse.Namespace) -> bool:
-    """Return whether the filters of the list let a host through."""
+    """Return whether a host passes the filters of the list."""
     if args.not_passing and found.passes:
         return False
     return arguments.has_reason(found.reasons, args)
@@ -204,7 +204,7 @@ def _judge(
     if candidate.problem:
         reasons = tuple(_unusable(each, candidate.problem) for each in reasons)
     elif candidate.facts is None and not candidate.agents:
-        # It may be slow, and schedulers may have its facts.
+        # The host may be slow, and schedulers may have its facts.
         reasons = tuple(_not_heard(each, wait_s) for each in reasons)
     if flavor is not None:
         reasons += decide.why_never(
@@ -216,7 +216,7 @@ def _judge(
 
 
 def _unusable(found: Reason, problem: str) -> Reason:
-    """Return the Reason for an archive that no host can be read from."""
+    """Return the Reason for an archive from which no host can be read."""
     remedy = archive.ArchiveUnusable.remedy
     return dataclasses.replace(
         found, message=f"unknown: {problem}{REMEDY}{remedy}", remedy=remedy
@@ -264,7 +264,7 @@ def _extra_specs(given: Iterable[str]) -> Mapping[str, str]:
 
 
 def _archived(path: pathlib.Path) -> Iterator[Candidate]:
-    """Yield the hosts of archives, those that cannot be used among them."""
+    """Yield the hosts of archives, including unusable ones."""
     for root in archive.hosts(path):
         if isinstance(root, archive.ArchiveUnusable):
             yield Candidate(
@@ -283,7 +283,7 @@ def _archived(path: pathlib.Path) -> Iterator[Candidate]:
 def _candidates(
     caller: command.Caller, args: argparse.Namespace, connection: Any
 ) -> list[Candidate]:
-    """Return the hosts that are judged: those of ``--host``, or else all."""
+    """Return the hosts to be judged: those of ``--host``, or all."""
     if args.facts or args.sos:
         found = [
             Candidate(facts.host, host_facts.decisive(facts))

@@ -21,18 +21,18 @@ from sriov_rt.parse.text import printable
 #: Exit code for input or an environment that the command cannot work with.
 EXIT_ERROR = 2
 
-#: Exit code after Ctrl-C: 128 and the number of SIGINT, as a shell has it.
+#: Exit code after Ctrl-C: 128 plus the number of SIGINT, as in shells.
 EXIT_INTERRUPTED = 130
 
-#: Exit code where the reader of a pipe has gone: likewise, of SIGPIPE.
+#: Exit code if the reader of a pipe has gone: likewise with SIGPIPE.
 EXIT_UNREAD = 141
 
-#: What a write to a full or broken disk, or to no file at all, says.
+#: Errors of writing to a full or broken disk, or to a closed file.
 _UNWRITABLE = frozenset(
     {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 )
 
-#: What is printed for a character that a locale does not have.
+#: Replacements for characters that a locale lacks.
 _PLAIN = {"µ": "u", "…": "...", "×": "x", "–": "-"}
 _ERRORS = "sriov_rt_plain"
 
@@ -88,15 +88,15 @@ class Interrupt:
 
 
 def say(text: str) -> None:
-    """Print lines where they do not mix with the result."""
+    """Print lines to standard error, apart from the result."""
     lines = "\n".join(map(printable, exceptions.plain(text).split("\n")))
     print(f"sriov-rt: {lines}", file=sys.stderr, flush=True)
 
 
 def read_input(what: str, limit: int) -> bytes:
-    """Return what standard input has, one byte more than a limit at most.
+    """Return standard input, at most one byte more than a limit.
 
-    :param what: for who sits at a terminal and would wait for something.
+    :param what: what is expected, for a user at a terminal.
     :raises ValueError: if standard input is closed.
     """
     if sys.stdin is None:
@@ -107,9 +107,10 @@ def read_input(what: str, limit: int) -> bytes:
 
 
 def progress(*, is_quiet: bool) -> Callable[[str], None]:
-    """Return what prints how far a command is.
+    """Return a function that prints a command's progress.
 
-    :param is_quiet: with ``-q``, and without a terminal, nothing is printed.
+    :param is_quiet: whether ``-q`` was given; then, as without a terminal,
+        nothing is printed.
     """
     return say if is_watched(is_quiet=is_quiet) else _print_nothing
 
@@ -117,7 +118,7 @@ def progress(*, is_quiet: bool) -> Callable[[str], None]:
 def is_watched(*, is_quiet: bool) -> bool:
     """Return whether somebody at a terminal sees progress.
 
-    :param is_quiet: with ``-q`` nobody does.
+    :param is_quiet: whether ``-q`` was given; then nobody does.
     """
     return not is_quiet and sys.stderr.isatty()
 
@@ -127,9 +128,9 @@ def _print_nothing(_text: str) -> None:
 
 
 def warn_unless_root(root: str = "/") -> None:
-    """Print that only root may read a host, if another user tries to.
+    """Warn that only root may read a host, if another user tries to.
 
-    :param root: the host's root directory; a copy belongs to who made it.
+    :param root: the host's root directory; a copy belongs to its maker.
     """
     if root == "/" and os.geteuid() != 0:
         say("run as root: what only root may read is unknown otherwise")
@@ -141,7 +142,7 @@ def report(error: BaseException) -> int:
         say("interrupted")
         return EXIT_INTERRUPTED
     if isinstance(error, BrokenPipeError):
-        # The reader of a pipe has seen enough; that is no fault of ours.
+        # The reader of the pipe has seen enough; that is not an error.
         drop_output()
         return EXIT_UNREAD
     if isinstance(error, RecursionError):
@@ -184,7 +185,7 @@ def drop_output() -> None:
 
 
 def log_warnings(logger: logging.Logger, level: int = logging.WARNING) -> None:
-    """Print what is logged, in place of what was printed before."""
+    """Print log records of a level, instead of what was printed before."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     handler.setLevel(level)
@@ -192,7 +193,7 @@ def log_warnings(logger: logging.Logger, level: int = logging.WARNING) -> None:
 
 
 def print_anything() -> None:
-    """Print every character, whatever the locale is."""
+    """Make every character printable, whatever the locale is."""
     codecs.register_error(_ERRORS, _plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

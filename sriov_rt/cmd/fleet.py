@@ -28,7 +28,7 @@ COLUMNS: Mapping[str, str] = {
     "Boot owed": "boot_owed",
 }
 
-#: Keys in which a host is compared with the others.
+#: Keys by which a host is compared with the others.
 _COMPARED = (
     *("kernel", "microcode", "tuned_profile", "certificate", "hold"),
     *("boot_owed", "version"),
@@ -42,7 +42,7 @@ class Upkeep:
     """Upkeep of a host; text is ``?`` where it is unknown.
 
     :param certificate: ``counts``, ``expired``, ``withdrawn`` or ``none``.
-    :param differs: keys whose value most hosts do not have.
+    :param differs: keys whose values differ from those of most hosts.
     """
 
     version: str
@@ -84,7 +84,7 @@ class Upkeep:
         return None if found in (None, NOT_REPORTED) else _UNKNOWN
 
     def compared(self, key: str) -> object:
-        """Return the value in which hosts are compared."""
+        """Return the value of a key by which hosts are compared."""
         if key == "hold":
             return self._holder() is not None
         return getattr(self, key)
@@ -123,16 +123,16 @@ def of(facts: HostFacts, now: float) -> Upkeep:
 
 
 def _text(found: str | None | Unknown) -> str | None:
-    """Return a fact; None where there is none, or nobody reports it."""
+    """Return a fact as text; None if there is none or it is not reported."""
     if isinstance(found, Unknown):
         return None if found == NOT_REPORTED else _UNKNOWN
     return found or None
 
 
 def compared(hosts: Iterable[Upkeep]) -> list[Upkeep]:
-    """Return hosts with what differs from most, in their order.
+    """Return hosts with the keys that differ from most, in the same order.
 
-    Where two values are as common, that of the first host counts.
+    If two values are equally common, that of the first host is used.
     """
     found = list(hosts)
     usual = {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``sriov-rt guest``: a domain as an extra spec makes it."""
+"""``sriov-rt guest``: domains as extra specs request them."""
 
 import argparse
 import json
@@ -108,7 +108,7 @@ def _changes(report: Report) -> Result:
 
 
 def _refused(refused: engine.Refused) -> Result:
-    """Print why a domain cannot be, and return the Reasons."""
+    """Print why a domain is refused, and return the Reasons."""
     for each in refused.reasons:
         faults.say(f"refused: {each.message}")
     reasons = [each.to_plain() for each in refused.reasons]
@@ -121,7 +121,7 @@ def _refused(refused: engine.Refused) -> Result:
 
 
 def _add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Add a domain and what it is to become."""
+    """Add arguments for a domain and what is requested of it."""
     parser.add_argument(
         "domain",
         metavar="FILE",
@@ -152,7 +152,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
 
 
 def _rendered(args: argparse.Namespace) -> engine.Rendered:
-    """Return the domain with what was done to it."""
+    """Return the rendered domain with its report."""
     facts = None
     if args.facts is not None:
         facts = paths.facts(args.facts)
@@ -172,7 +172,7 @@ def _rendered(args: argparse.Namespace) -> engine.Rendered:
 
 
 def _requested(args: argparse.Namespace, xml: bytes) -> GuestRequest:
-    """Return what the command line requests, or else the domain itself."""
+    """Return the request in the command line, or that in the domain."""
     if args.extra_spec:
         return GuestRequest(_extra_specs(args.extra_spec), args.pinning)
     return metadata.requested(parse_domain(xml)) or GuestRequest({})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``sriov-rt host``: what this host is, and what it lacks."""
+"""``sriov-rt host``: facts of this host, and what it lacks."""
 
 import argparse
 import contextlib
@@ -48,7 +48,7 @@ ONLOAD = "onload"
 #: The name of a host that does not say its own.
 UNNAMED = "unknown"
 
-#: The remedy of what 'host apply' has written for the next boot.
+#: Remedy for a problem that 'host apply' has solved for the next boot.
 _PLANNED = "planned, and a boot is owed: reboot the host"
 
 _KILLED = (
@@ -56,7 +56,7 @@ _KILLED = (
     "finish or undo what it began"
 )
 
-#: Exit code of a check that found something.
+#: Exit code of a check that found problems.
 EXIT_NOT_READY = 1
 
 
@@ -141,7 +141,7 @@ class Check(OfHost, command.Lister):
             one_host = next(hosts)
             result = Result((), (), None)
             if isinstance(one_host, archive.Archive):
-                # Its files are there until the next one is looked for.
+                # An archive's files are removed before the next one is read.
                 result = self._check(
                     args, one_host, *observed(one_host, args.nova_config)
                 )
@@ -252,8 +252,8 @@ class Features(OfHost, command.Lister):
 def observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
     """Return the facts, and whether Nova is configured on the host.
 
-    :raises SriovRtError: if the root is no directory, or a file that was
-        named does not exist.
+    :raises SriovRtError: if the root is not a directory, or a named file does
+        not exist.
     """
     if not pathlib.Path(args.root).is_dir():
         raise exceptions.SriovRtError(
@@ -268,8 +268,8 @@ def observed(
 ) -> tuple[Recorded, bool]:
     """Return the facts of a root, and whether Nova is configured there.
 
-    :param nova_config: its files; those that sriov-rt.conf names by default.
-    :raises SriovRtError: if a file that was named does not exist.
+    :param nova_config: Nova's files; by default those named by sriov-rt.conf.
+    :raises SriovRtError: if a named file does not exist.
     """
     for each in nova_config or ():
         if root.exists(each.lstrip("/")) is not True:
@@ -277,7 +277,7 @@ def observed(
                 f"{each} does not exist below {root.path}; give --nova-config "
                 "a file of nova-compute, or leave it out"
             )
-    # What goes wrong is printed as the reason of what is unknown.
+    # Errors are printed as reasons of unknown facts instead.
     logging.getLogger("sriov_rt").handlers = [logging.NullHandler()]
     files = nova_config or compute.named_files(root)
     settings = compute.read(root, files)
@@ -297,7 +297,7 @@ def observed(
 
 
 def _owed(root: Root) -> frozenset[str]:
-    """Return the codes of the Reasons that the next boot ends."""
+    """Return the codes of the Reasons that the next boot resolves."""
     found = maintenance.boot_owed(root)
     if isinstance(found, maintenance.BootOwed):
         return frozenset(found.codes)
@@ -370,18 +370,18 @@ def onload_lines(facts: HostFacts, resource: str) -> Iterator[str]:
 def _allocatable(facts: HostFacts, resource: str) -> str | None:
     """Return how many of a resource the host's Node can allocate.
 
-    A Node's extended resources are labels of theirs
+    A Node's extended resources are stored as labels
     (:func:`sriov_rt.kubernetes.node.labels`), and so among the facts.
 
-    :returns: None where the host is no Node, or has no such device plugin.
+    :returns: None if the host is not a Node or lacks such a device plugin.
     """
     values = facts.labels.values
     return None if isinstance(values, Unknown) else values.get(resource)
 
 
 def onload_resource(root: Root) -> str:
-    """Return ``[onload] resource`` of the host, its default without one."""
-    # Here, for Onload's configuration takes time to import.
+    """Return ``[onload] resource`` of the host, or its default."""
+    # Imported here, since Onload's configuration takes time to import.
     from sriov_rt.onload import settings
     from sriov_rt.onload.errors import OnloadError
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``sriov-rt host apply``: the fix plan, carried out and undone."""
+"""``sriov-rt host apply``: carries out the fix plan and undoes it."""
 
 import argparse
 import contextlib
@@ -39,10 +39,10 @@ from sriov_rt.tuning.apply import Tuning
 from sriov_rt.tuning.settings import Kind
 from sriov_rt.tuning.settings import Setting
 
-#: Exit code if a setting is left as it is.
+#: Exit code if a setting is left unchanged.
 EXIT_LEFT = 1
 
-#: Seconds between two looks whether a guest has gone.
+#: Seconds between two attempts while a guest is in the way.
 _PAUSE_S = 5.0
 
 _MAX_WAIT_S = 7 * 86400
@@ -147,7 +147,7 @@ class Apply(host.OfHost, command.Lister):
                 else:
                     by_hand.append(each)
                     codes -= fix_plan.BY_COMMAND_LINE
-        # That is what the hold is for.
+        # The hold is there for this very change.
         by_hand = [x for x in by_hand if x.code != "host_on_hold"]
         if args.dry_run:
             outcomes = [*tuning.apply(chosen, dry=True)]
@@ -181,7 +181,7 @@ class Apply(host.OfHost, command.Lister):
         interrupt: faults.Interrupt,
     ) -> Result:
         kinds, now = _kinds(args), maintenance.boot_of(root)
-        # The kernel that runs was booted with them.
+        # The running kernel was booted with these settings.
         owed = any(
             each.kind in kinds and each.is_booted(now)
             for each in records.Records(root).read().entries
@@ -244,7 +244,7 @@ def _patiently(
     wait_s: float,
     interrupt: faults.Interrupt,
 ) -> list[Outcome]:
-    """Return the result of a change that is repeated while a guest waits.
+    """Repeat a change while guests are in its way, and return its result.
 
     :param change: takes the settings that are left, None for all, and those
         that are done.

@@ -25,7 +25,7 @@ from sriov_rt.parse import errors
 from sriov_rt.parse import timestamp
 from sriov_rt.parse.text import printable
 
-#: The longest name, and the longest clause, in characters.
+#: The longest name and the longest clause, in characters.
 _LONGEST = 200
 
 
@@ -115,7 +115,7 @@ def _check(root: Root, new: HostHold) -> None:
     """Check that nobody else has the host on hold.
 
     :raises HoldOfAnother: if somebody has.
-    :raises SriovRtError: if that cannot be told.
+    :raises SriovRtError: if the hold cannot be read.
     """
     found = maintenance.read(root)
     if isinstance(found, Unknown):
@@ -141,7 +141,7 @@ def write(root: Root, new: HostHold) -> None:
     """Put the host on hold.
 
     :raises HoldOfAnother: if somebody else has.
-    :raises OSError: if that cannot be written; then all is as before.
+    :raises OSError: if it cannot be written; the old state is kept then.
     """
     with _locked(root):
         _check(root, new)
@@ -153,7 +153,7 @@ def write(root: Root, new: HostHold) -> None:
 def release(root: Root, found: HostHold | None | Unknown) -> None:
     """End the hold that was found, if there is one.
 
-    :raises HoldOfAnother: if it is another one by now.
+    :raises HoldOfAnother: if there is another hold now.
     :raises OSError: if the file cannot be removed.
     """
     with _locked(root):
@@ -187,7 +187,7 @@ def _shown(
 def _clause(text: str) -> str:
     """Return one line of text.
 
-    :raises argparse.ArgumentTypeError: if it is none, or is too long.
+    :raises argparse.ArgumentTypeError: if it is not one line, or is too long.
     """
     if not text.strip() or len(text) > _LONGEST or not text.isprintable():
         raise argparse.ArgumentTypeError(
@@ -199,7 +199,7 @@ def _clause(text: str) -> str:
 def _end(text: str) -> float:
     """Return the Unix time of a moment, or of a span from now.
 
-    :raises ParseError: if it is neither, or has passed.
+    :raises ParseError: if it is neither, or is in the past.
     """
     now = time.time()
     try:

@@ -2,7 +2,7 @@
 
 """``sriov-rt kubevirt``: the programs of KubeVirt's hooks.
 
-A guest waits for them, and their images have what they need and no more.
+A guest waits for them, and their images contain only what they need.
 """
 
 import argparse
@@ -20,14 +20,14 @@ from sriov_rt.facts import HostFacts
 from sriov_rt.kubevirt import contract
 from sriov_rt.service import signals
 
-#: Seconds between two looks for VFs that no hook was called for.
+#: Seconds between two searches for VFs for which no hook was called.
 _SWEEP_S = 30.0
 
 
 class ExtraMissing(exceptions.SriovRtError):
     """A package is missing that the servers need.
 
-    :param name: of the module that could not be imported.
+    :param name: name of the module that could not be imported.
     """
 
     def __init__(self, name: str) -> None:
@@ -56,7 +56,7 @@ class OnDefineDomain(command.ShowOne):
     def run(self, args: argparse.Namespace) -> Result:
         """Return the domain, changed if its VMI requests it.
 
-        :raises HookRefused: if it cannot be what its VMI requests.
+        :raises HookRefused: if the domain cannot be as its VMI requests.
         """
         from sriov_rt.kubevirt import domain
 
@@ -85,7 +85,7 @@ class DomainHook(command.Lister):
 
         hook = domain_hook.DomainHook(_node_facts)
         calls = server.domain_calls(hook.mutate_domain)
-        # virt-launcher and its sidecars share a user, or a group at the least.
+        # virt-launcher and its sidecars share a user, or at least a group.
         return _served(server.start(args.socket, calls, 0o660))
 
 
@@ -143,14 +143,14 @@ def _add_socket(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def _log() -> None:
-    """Log each call: a container's log is where its errors are looked for."""
+    """Log each call: operators look for errors in a container's log."""
     logger = logging.getLogger("sriov_rt")
     logger.setLevel(logging.INFO)
     faults.log_warnings(logger, logging.INFO)
 
 
 def _served(running: Any, sweep: Callable[[], None] | None = None) -> Result:
-    """Serve until a signal comes; nothing is left to print then."""
+    """Serve until a signal arrives; return an empty result."""
     from sriov_rt.kubevirt import server
 
     received: queue.SimpleQueue[int] = queue.SimpleQueue()

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = runner.main(arguments)
         if code is None:
-            # Here, for cliff takes longer to import than a hook to start.
+            # Imported here: cliff's import takes longer than a hook may.
             from sriov_rt.cmd import shell
 
             code = shell.main(arguments)

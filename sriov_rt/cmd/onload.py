@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``sriov-rt onload``: profiles, what is injected, and is it in effect."""
+"""``sriov-rt onload``: profiles, injection, and whether it is in effect."""
 
 import argparse
 import dataclasses
@@ -25,7 +25,7 @@ from sriov_rt.onload.status import Driver
 from sriov_rt.onload.status import Effect
 from sriov_rt.parse.text import printable
 
-#: Exit code of a list with a profile that can't be used.
+#: Exit code if the list has a profile that can't be used.
 EXIT_REJECTED = 1
 
 
@@ -169,7 +169,7 @@ def _summary(
         yield from map(_state, workloads)
     if unreadable:
         noun = "process" if unreadable == 1 else "processes"
-        # Root needs CAP_SYS_PTRACE as well, which a container's has not.
+        # Root also needs CAP_SYS_PTRACE, which it lacks in a container.
         who = "run as root" if os.geteuid() else "give it CAP_SYS_PTRACE"
         yield f"{unreadable} {noun} could not be inspected; {who}"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``sriov-rt onload lxc-*``: Onload in a container of LXC."""
+"""``sriov-rt onload lxc-*``: Onload in LXC containers."""
 
 import argparse
 import os
@@ -30,7 +30,7 @@ _CGROUP2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
 
 
 class NoDevice(OnloadError):
-    """A device node of Onload is not there."""
+    """A device node of Onload is missing."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class LxcConfig(command.Lister):
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return the lines."""
-        # Here, for oslo.config takes long to import.
+        # Imported here, since oslo.config takes long to import.
         from sriov_rt.onload import lxc
         from sriov_rt.onload import plan
         from sriov_rt.onload import settings as onload_settings
@@ -115,12 +115,12 @@ class LxcHook(command.Lister):
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return why the container's image is refused."""
-        # Here, for oslo.config takes long to import.
+        # Imported here, since oslo.config takes long to import.
         from sriov_rt.onload import settings as onload_settings
 
         settings = onload_settings.load(args.config_file)
-        # lxc.container.conf(5), "Container hooks"; a path may have its type
-        # before it.
+        # lxc.container.conf(5), "Container hooks"; a type may precede the
+        # path.
         image = os.environ.get("LXC_ROOTFS_PATH", "")
         image = image.removeprefix("dir:")
         if not image or not pathlib.Path(image).is_dir():
@@ -135,7 +135,7 @@ class LxcHook(command.Lister):
 
 
 def _refused(reasons: Sequence[Reason]) -> Result:
-    """Print why an image cannot be, and return the Reasons."""
+    """Print why an image is refused, and return the Reasons."""
     for each in reasons:
         faults.say(f"refused: {each.message}")
     return Result(

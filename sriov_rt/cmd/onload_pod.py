@@ -20,7 +20,7 @@ from sriov_rt.pods import pod
 from sriov_rt.pods import profiles
 from sriov_rt.pods import runtime_class
 
-#: Where the device plugin of Onload's operator puts the library in pods
+#: Path in pods where the device plugin of Onload's operator puts the library
 #: (hostPathPrefix and baseMountPath of its README).
 POD_LIBRARY = "/opt/onload/usr/lib64/libonload.so"
 

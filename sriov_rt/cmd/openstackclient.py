@@ -3,9 +3,9 @@
 """The plugin of openstackclient: ``openstack realtime ...``.
 
 Its commands are those of :mod:`sriov_rt.cmd.realtime`, named in the entry
-points of ``openstack.realtime.v1``. They speak with the message queue and with
-Nova, so there is no service and no client of its own. openstackclient imports
-this module with each of its commands.
+points of ``openstack.realtime.v1``. They use the message queue and Nova, so
+there is no service or client of their own. openstackclient imports this module
+with each of its commands.
 """
 
 import argparse
@@ -17,11 +17,11 @@ DEFAULT_API_VERSION = "1"
 
 
 def make_client(instance: object) -> None:
-    """Return the plugin's client: there is none."""
+    """Return None: the plugin has no client."""
 
 
 def build_option_parser(
     parser: argparse.ArgumentParser,
 ) -> argparse.ArgumentParser:
-    """Return the parser of openstackclient as it is: there is one version."""
+    """Return openstackclient's parser unchanged: there is only one version."""
     return parser

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that a command line names: read within bounds, written as a whole."""
+"""Files named in a command line: bounded reads and atomic writes."""
 
 import logging
 import os
@@ -18,9 +18,9 @@ _FACTS = "what 'sriov-rt host show --json' prints"
 class InputUnusable(exceptions.SriovRtError):
     """A file or directory can't be read, or is not what is needed.
 
-    :param path: as it was given.
+    :param path: the path as it was given.
     :param problem: a clause.
-    :param needed: what to give in its place.
+    :param needed: what to give instead.
     """
 
     def __init__(self, path: pathlib.Path, problem: str, needed: str) -> None:
@@ -33,7 +33,7 @@ class InputUnusable(exceptions.SriovRtError):
 class OutputUnusable(exceptions.SriovRtError):
     """A file can't be written.
 
-    :param path: as it was given.
+    :param path: the path as it was given.
     :param problem: a clause, and what to do.
     """
 
@@ -44,13 +44,13 @@ class OutputUnusable(exceptions.SriovRtError):
 
 
 def read(path: pathlib.Path, limit: int, needed: str) -> bytes:
-    """Return what is in a regular file, a byte more than the limit at most.
+    """Return the content of a regular file, at most a byte above the limit.
 
-    That byte shows whoever parses it that there is too much.
+    That byte shows the parser that the file is too long.
 
-    :param needed: what the file is to be, for who named another.
-    :raises InputUnusable: if it can't be read, or is no regular file: a FIFO
-        would be waited for, and a device has no end.
+    :param needed: what file is needed, for the error.
+    :raises InputUnusable: if it can't be read or is not a regular file: a
+        FIFO would block, and a device has no end.
     """
     try:
         return files.read(path, limit)
@@ -60,9 +60,9 @@ def read(path: pathlib.Path, limit: int, needed: str) -> bytes:
 
 
 def facts(path: pathlib.Path) -> host_facts.HostFacts:
-    """Return the facts of a host that are in a file.
+    """Return the facts of a host from a file.
 
-    :raises InputUnusable: if it can't be read, or has none.
+    :raises InputUnusable: if it can't be read, or has no facts.
     """
     text = read(path, host_facts.MAX_DOCUMENT, _FACTS)
     try:
@@ -72,9 +72,9 @@ def facts(path: pathlib.Path) -> host_facts.HostFacts:
 
 
 def facts_in(path: pathlib.Path) -> list[host_facts.HostFacts]:
-    """Return the facts that are in a file, or in a directory's ``*.json``.
+    """Return the facts from a file, or from a directory's ``*.json``.
 
-    :raises InputUnusable: if one can't be read, or there is none.
+    :raises InputUnusable: if a file can't be read, or there is none.
     """
     found = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not found:
@@ -93,7 +93,7 @@ def kubeconfig() -> str | None:
 def check_writable(path: pathlib.Path) -> None:
     """Check that a file can be written, before there is anything to write.
 
-    :raises OutputUnusable: if its directory is missing, or it is one itself.
+    :raises OutputUnusable: if its directory is missing, or it is a directory.
     """
     parent = path.parent
     if path.is_dir():
@@ -111,10 +111,10 @@ def check_writable(path: pathlib.Path) -> None:
 
 
 def write(path: pathlib.Path, data: bytes) -> None:
-    """Write a file as a whole, readable by all.
+    """Write a file atomically, readable by all.
 
-    A device or a FIFO, such as ``/dev/stdout``, is written to: it must not
-    be replaced by a file.
+    A device or a FIFO, such as ``/dev/stdout``, is not replaced but written
+    to.
 
     :raises OutputUnusable: if that fails.
     """
@@ -123,8 +123,8 @@ def write(path: pathlib.Path, data: bytes) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
         else:
-            # Where a link leads: the link itself must stay. Under a name of
-            # its own first, for nothing keeps a second writer away.
+            # Replace a link's target: the link itself must stay. The new file
+            # has a unique name, in case there is a second writer.
             found = path.resolve()
             new = found.with_name(f".{found.name}.{threading.get_native_id()}")
             files.replace(new, data, 0o644)
@@ -147,9 +147,9 @@ def _elsewhere(path: pathlib.Path, error: OSError) -> OutputUnusable:
 
 
 def log_file(path: pathlib.Path) -> logging.Handler:
-    """Return what logs into a file, which is added to.
+    """Return a handler that appends log records to a file.
 
-    :raises OutputUnusable: if it can't be opened; a FIFO would be waited for.
+    :raises OutputUnusable: if it can't be opened, or would block as a FIFO.
     """
     check_writable(path)
     if path.is_fifo():
@@ -163,7 +163,7 @@ def log_file(path: pathlib.Path) -> logging.Handler:
 def make_directory(path: pathlib.Path) -> None:
     """Make a directory with its parents, and check that it takes files.
 
-    :raises OutputUnusable: if it can't be made, or no file can be in it.
+    :raises OutputUnusable: if it can't be made or takes no files.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)

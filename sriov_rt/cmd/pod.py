@@ -31,7 +31,7 @@ EXIT_NO_NODE = 1
 #: Exit code if a VF of a pod is quarantined.
 EXIT_QUARANTINED = 1
 
-#: The longest file of a cluster that is taken, in bytes.
+#: The longest file of a cluster that is read, in bytes.
 MAX_CLUSTER = 256 * 1024 * 1024
 
 _CLUSTER = (
@@ -46,7 +46,7 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 class PodMalformed(exceptions.SriovRtError):
     """The argument of a command names neither a file nor a pod.
 
-    :param text: as it was given.
+    :param text: the argument as it was given.
     """
 
     def __init__(self, text: str) -> None:
@@ -161,14 +161,14 @@ def _rows(found: feasible_nodes.Placement) -> list[tuple[object, ...]]:
 def _access(args: argparse.Namespace) -> tuple[str | None, str | None]:
     """Return the kubeconfig file, and the context."""
     given = args.kubeconfig or paths.kubeconfig()
-    # The client would wait for a FIFO, and a KUBECONFIG may name several.
+    # The client would block on a FIFO; a KUBECONFIG may name several files.
     if given and os.pathsep not in given:
         paths.read(pathlib.Path(given), pod.MAX_DOCUMENT, "a kubeconfig")
     return given, args.context
 
 
 def _cluster(path: pathlib.Path) -> feasible_nodes.Cluster:
-    """Return the cluster that a file holds.
+    """Return the cluster described by a file.
 
     :raises InputUnusable: if it has no Nodes.
     """
@@ -186,7 +186,7 @@ def _path(text: str) -> pathlib.Path:
 
 @contextlib.contextmanager
 def _naming(path: pathlib.Path, needed: str) -> Iterator[None]:
-    """Name the file of a document that is rejected."""
+    """Name the file in the error for a rejected document."""
     try:
         yield
     except pod.PodRejected as error:
@@ -194,10 +194,10 @@ def _naming(path: pathlib.Path, needed: str) -> Iterator[None]:
 
 
 def _manifest(text: str) -> Mapping[str, Any] | None:
-    """Return the pod that a file holds; None if it names one.
+    """Return the pod in a file; None if the text names a pod instead.
 
-    :raises PodMalformed: if it is neither.
-    :raises InputUnusable: if the file holds something else.
+    :raises PodMalformed: if it is neither a file nor a name.
+    :raises InputUnusable: if the file contains something else.
     """
     path = _path(text)
     with _naming(path, pod.NEEDED):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How far a measurement is, in one line of a terminal that is written over."""
+"""Progress of a measurement, in one line of a terminal."""
 
 import shutil
 import sys
@@ -12,18 +12,18 @@ from sriov_rt.cmd import faults
 from sriov_rt.parse import duration
 from sriov_rt.verify import latency
 
-#: Seconds after which a cell shows for how long it has been running.
+#: Seconds after which a cell shows how long it has been running.
 _SOON_S = 2.0
 
-#: Seconds between two looks at the clock.
+#: Seconds between two updates.
 _TICK_S = 1.0
 
 
 class Line:
-    """The line; it is gone when the work has ended, however that was.
+    """The line, which is removed however the work ends.
 
-    :param is_quiet: with ``-q``, and where standard error is no terminal,
-        nothing is shown.
+    :param is_quiet: whether ``-q`` was given; then, or if standard error is
+        not a terminal, nothing is shown.
     """
 
     def __init__(self, *, is_quiet: bool) -> None:
@@ -41,21 +41,21 @@ class Line:
         self._write("")
 
     def latency(self, found: latency.Progress) -> None:
-        """Show which tool runs, and how long the whole run still takes."""
+        """Show which tool runs, and how much longer the run takes."""
         self._write(f"{found.tool}: {_seconds(found.left_s)} left")
 
     def _write(self, text: str) -> None:
         if self.is_shown:
-            # One column less: a full line would begin the next.
+            # One column less, since a full line would wrap.
             room = shutil.get_terminal_size((80, 24)).columns - 1
-            # \033[K clears the rest of what was there.
+            # \033[K clears the rest of the old line.
             print(
                 f"\r{text[:room]}\033[K", end="", file=sys.stderr, flush=True
             )
 
 
 class Cells(Line):
-    """The line of a measurement that has many short runs."""
+    """The line of a measurement with many short runs."""
 
     def __init__(self, *, is_quiet: bool) -> None:
         super().__init__(is_quiet=is_quiet)
@@ -83,15 +83,15 @@ class Cells(Line):
     def begin(self, name: str, expected_s: float, left: int) -> None:
         """Show that a cell has begun.
 
-        :param expected_s: how long it runs; what comes before, such as the
-            layout of files, is not known.
-        :param left: cells, this one included.
+        :param expected_s: how long it runs, without preparations such as the
+            layout of files.
+        :param left: number of cells that are left, including this one.
         """
         self._cell, self._began = (name, expected_s, left), time.monotonic()
         self._write(self.text(0.0))
 
     def text(self, elapsed_s: float) -> str:
-        """Return the line for a time since the cell began."""
+        """Return the line, given the time since the cell began."""
         name, expected_s, left = self._cell
         runs = "1 run" if left == 1 else f"{left} runs"
         if elapsed_s < _SOON_S:

@@ -2,9 +2,9 @@
 
 """Runs a command without cliff, while a container or a domain waits for it.
 
-What only cliff has (``--help``, ``-f``, ``-c``) is left to
-:mod:`sriov_rt.cmd.display`, which takes longer to import than a hook's
-program may take to start.
+Options that only cliff has (``--help``, ``-f``, ``-c``) are left to
+:mod:`sriov_rt.cmd.display`, whose import takes longer than a hook's program
+may take to start.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import NoReturn
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 
-#: Commands of ``sriov-rt`` that something waits for, and their classes.
+#: Commands of ``sriov-rt`` that a guest or container waits for, with classes.
 COMMANDS: Mapping[str, str] = {
     "vif plug": "vif:Plug",
     "vif unplug": "vif:Unplug",
@@ -64,7 +64,7 @@ def program(
 
 
 def say_errors_alone(parser: argparse.ArgumentParser) -> None:
-    """Print an error of a command line without the usage before it."""
+    """Print errors of a command line without the usage before them."""
 
     def error(message: str) -> NoReturn:
         faults.say(f"error: {message.rstrip('.')}; see '{parser.prog} --help'")
@@ -78,8 +78,8 @@ def run(
 ) -> int:
     """Run a command, print its result and return its exit code.
 
-    :param name: of the program and its command, such as ``sriov-rt vif plug``.
-    :param arguments: what stands behind that.
+    :param name: program and command, such as ``sriov-rt vif plug``.
+    :param arguments: the arguments after that name.
     :raises SystemExit: for arguments that the command does not take.
     """
     parser = argparse.ArgumentParser(prog=name, add_help=False)
@@ -111,7 +111,7 @@ def run(
 
 
 def finish(result: command.Result) -> int:
-    """Apply a plan that is printed, and return the exit code."""
+    """Apply a printed plan, and return the exit code."""
     if result.apply is not None:
         sys.stdout.flush()
         result.apply()
@@ -119,7 +119,7 @@ def finish(result: command.Result) -> int:
 
 
 def main(arguments: Sequence[str]) -> int | None:
-    """Run a command of ``sriov-rt`` that something waits for.
+    """Run a command of ``sriov-rt`` that a guest or container waits for.
 
     :param arguments: without the program's name.
     :returns: the exit code; None for any other command.

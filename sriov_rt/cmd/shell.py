@@ -29,13 +29,13 @@ from sriov_rt.cmd import zsh
 
 _ZSH = "zsh"
 
-#: How like a command's name a suggestion has to be, of 1.
+#: How similar a suggestion has to be to a command's name, from 0 to 1.
 _CLOSE = 0.8
 
-#: How many suggestions there are at most.
+#: The most suggestions.
 _NEAR = 3
 
-#: Command to its class, which is imported only when it runs.
+#: Classes by command; a class is imported only when its command runs.
 COMMANDS: Mapping[str, str] = {
     **runner.COMMANDS,
     "agent list": "agents:List",
@@ -86,10 +86,10 @@ COMMANDS: Mapping[str, str] = {
 
 
 class UnknownCommand(exceptions.SriovRtError):
-    """A command line begins with no command.
+    """A command line does not begin with a command.
 
     :param argv: without the program's name.
-    :ivar near: the names that come near.
+    :ivar near: similar names of commands.
     """
 
     def __init__(self, argv: Sequence[str], known: Iterable[str]) -> None:
@@ -105,7 +105,7 @@ class UnknownCommand(exceptions.SriovRtError):
 
 
 def _near(words: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the commands whose words are like those that were given."""
+    """Return the commands whose words are similar to the given ones."""
     ratios = {
         name: difflib.SequenceMatcher(
             None, name, " ".join(words[: len(name.split())])
@@ -123,7 +123,7 @@ def _near(words: Sequence[str], known: Sequence[str]) -> list[str]:
 
 
 class _Entry:
-    """A command, as cliff finds those that are installed.
+    """A command in the form of an entry point, as cliff expects it.
 
     :param value: module and class.
     """
@@ -138,10 +138,10 @@ class _Entry:
 
 
 class Commands(commandmanager.CommandManager):
-    """The commands, found without looking through what is installed."""
+    """The commands, found without reading installed distributions."""
 
     def load_commands(self, namespace: str) -> None:
-        """Take the commands of :data:`COMMANDS`."""
+        """Load the commands of :data:`COMMANDS`."""
         for name, place in COMMANDS.items():
             self.commands[name] = _Entry(name, place)  # type: ignore
 
@@ -156,7 +156,7 @@ class Help(cliff_help.HelpCommand):
         return ""
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print it.
+        """Print the help.
 
         :raises UnknownCommand: if no command begins like that.
         """
@@ -181,11 +181,11 @@ class Complete(complete.CompleteCommand):
     app: "Shell"
 
     def get_epilog(self) -> str:
-        """Return nothing, as :class:`Help`."""
+        """Return nothing; see :class:`Help`."""
         return ""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return cliff's parser, which knows bash, with zsh."""
+        """Return cliff's parser, which knows bash, extended by zsh."""
         parser = super().get_parser(prog_name)
         runner.say_errors_alone(parser)
         for action in parser._actions:  # noqa: SLF001
@@ -195,7 +195,7 @@ class Complete(complete.CompleteCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print it."""
+        """Print the completion."""
         if parsed_args.shell != _ZSH:
             return super().take_action(parsed_args)
         known = complete.CompleteDictionary()
@@ -229,19 +229,19 @@ class Shell(app.App):
         version: str | None,
         argparse_kwargs: dict[str, Any] | None = None,
     ) -> argparse.ArgumentParser:
-        """Return the parser of what stands before a command."""
+        """Return the parser of the options before a command."""
         return super().build_option_parser(
             description, version, {"prog": self.NAME}
         )
 
     def configure_logging(self) -> None:
-        """Log warnings of ours to standard error; with ``-v``, of all."""
+        """Log our own warnings to standard error; all of them with ``-v``."""
         options = self.options
         self.LOG.propagate = False
         if options.debug:
             faults.log_warnings(self.LOG)
         else:
-            # What goes wrong is printed by report.
+            # Errors are printed by report().
             self.LOG.handlers = [logging.NullHandler()]
         ours, every = logging.getLogger("sriov_rt"), logging.getLogger()
         if options.debug or options.verbose_level > 1:
@@ -285,13 +285,13 @@ class Shell(app.App):
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command and return its exit code."""
         if argv[:1] == ["help"]:
-            # cliff makes "help vif plug --port U" of "vif plug --port U -h".
+            # cliff turns "vif plug --port U -h" into "help vif plug --port U".
             argv = [*itertools.takewhile(_is_word, argv)]
         self.error = None
         try:
             self.command_manager.find_command(argv)
         except ValueError:
-            # cliff's own suggestions go by the first word, to standard output.
+            # cliff's suggestions use only the first word and standard output.
             return faults.report(UnknownCommand(argv, COMMANDS))
         code = super().run_subcommand(argv)
         return code if self.error is None else faults.report(self.error)
@@ -299,14 +299,14 @@ class Shell(app.App):
     def clean_up(
         self, cmd: Any, result: int, err: BaseException | None
     ) -> None:
-        """Keep what a command raised."""
+        """Keep the exception that a command raised."""
         self.error = err
 
 
 def _log_file(name: str) -> logging.Handler:
-    """Return what logs into a file; without it the program ends.
+    """Return a handler that logs into a file, or exit.
 
-    cliff prints nothing of an error that is raised before the command is.
+    cliff does not print an error that is raised before the command exists.
     """
     try:
         return paths.log_file(pathlib.Path(name))
@@ -334,12 +334,12 @@ def version() -> str:
 def main(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code.
 
-    :raises BrokenPipeError: if nobody reads what it prints.
+    :raises BrokenPipeError: if nobody reads its output.
     :raises KeyboardInterrupt: after Ctrl-C.
     """
     shell = Shell()
     code = shell.run(list(arguments))
     if isinstance(shell.error, (BrokenPipeError, KeyboardInterrupt)):
-        # cliff has exit codes of its own for these.
+        # cliff has other exit codes for these errors.
         raise shell.error
     return code

@@ -20,14 +20,14 @@ if typing.TYPE_CHECKING:
 
 PACKAGE = "sriov-rt"
 
-#: Exit code for a configuration that the services would refuse too.
+#: Exit code for a configuration that the services would refuse, too.
 EXIT_CONFIGURATION = 2
 
 
 class Checks(upgradecheck.UpgradeCommands):
     """The checks, in the order of their table.
 
-    :param conf: of the command line.
+    :param conf: configuration from the command line.
     """
 
     display_title = "sriov-rt Upgrade Check Results"
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :returns: 0 for success, 1 for a warning, 2 for a failure, 255 if a check
         could not be made.
     """
-    # Before oslo.messaging is imported, with what reads the host.
+    # Before a check imports oslo.messaging.
     threads.choose()
     conf = cfg.ConfigOpts()
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             project=config.PROJECT,
             upgrade_command=Checks(conf),
             argv=words,
-            # Checked below and not parsed here, where an error would end it.
+            # They are checked below; parsing them here would exit on errors.
             default_config_files=[],
         )
         sys.stdout.flush()

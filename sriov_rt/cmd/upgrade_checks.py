@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Verdicts of ``sriov-rt-status upgrade check`` over what was read."""
+"""Verdicts of ``sriov-rt-status upgrade check`` on the state of a host."""
 
 import dataclasses
 import re
@@ -17,36 +17,36 @@ from sriov_rt.decide import silent
 from sriov_rt.pods import manifest
 from sriov_rt.reason import first_of
 
-#: The filter of nova-scheduler, and Nova's own that belong behind it: they
+#: Our filter in nova-scheduler, and Nova's filters that belong after it: they
 #: fit NUMA cells and PCI devices (see sriov_rt.nova.filters.COSTLY).
 FILTER = "RealtimeSriovFilter"
 COSTLY = ("NUMATopologyFilter", "PciPassthroughFilter")
 
-#: What makes the filter known to nova-scheduler.
+#: Entry of available_filters that makes the filter known to nova-scheduler.
 AVAILABLE = "sriov_rt.nova.filters.all_filters"
 
-#: In [DEFAULT] compute_driver.
+#: Value of [DEFAULT] compute_driver.
 DRIVER = "sriov_rt.RealtimeLibvirtDriver"
 
 #: Options of a unit that grant capabilities.
 CAPABILITY_OPTIONS = ("CapabilityBoundingSet", "AmbientCapabilities")
 
-#: A release of KubeVirt, and conditions by either names of a VMI's fields.
+#: A release of KubeVirt, and a VMI's fields by their Go and JSON names.
 _RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
 _GO_NAMES = re.compile(r"\bvmi\.[A-Z]")
 _JSON_NAMES = re.compile(r"\bvmi\.[a-z]")
 
-#: Names that one sentence lists; of more it says how many there are.
+#: The most names that one sentence lists; it counts the others.
 _LISTED = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConfigurationProblem:
-    """A configuration that a service would not start with.
+    """A configuration with which a service would not start.
 
     :param text: a sentence that names the file or the option.
-    :param is_unreadable: whether the file could not be opened, which says
-        nothing about the service.
+    :param is_unreadable: whether the file could not be opened here; the
+        service may be able to.
     """
 
     text: str
@@ -57,7 +57,7 @@ class ConfigurationProblem:
 class Filters:
     """``[filter_scheduler]`` of nova.conf.
 
-    :param enabled: enabled_filters; None where it is not set.
+    :param enabled: enabled_filters; None if it is not set.
     """
 
     enabled: tuple[str, ...] | None
@@ -66,11 +66,11 @@ class Filters:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Agents:
-    """The agents of the cloud, as far as they report.
+    """The agents of the cloud that report.
 
-    :param versions: release of each, by host.
-    :param refused: what is wrong with the facts of others, by host.
-    :param rivals: agents that report as one host, by its name.
+    :param versions: release of each agent, by host.
+    :param refused: what is wrong with facts that were refused, by host.
+    :param rivals: agents that report as the same host, by its name.
     """
 
     versions: Mapping[str, str]
@@ -80,7 +80,7 @@ class Agents:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredPorts:
-    """Files of the records of ports.
+    """Files with the records of ports.
 
     :param damaged: what is wrong with a record, by port.
     :param kept: names of damaged files that were kept.
@@ -96,7 +96,7 @@ class StoredPorts:
 class Shim:
     """The module in ``nova.virt`` that makes Nova find the compute driver.
 
-    :param path: where Nova looks for it; None if Nova is not installed.
+    :param path: path where Nova looks for it; None if Nova is not installed.
     """
 
     path: str | None
@@ -121,11 +121,11 @@ class Unit:
 class Compute:
     """nova-compute on this host.
 
-    :param configured: ``[DEFAULT] compute_driver``; None where no nova.conf
+    :param configured: ``[DEFAULT] compute_driver``; None if no nova.conf
         sets it.
-    :param is_running: whether there is such a process.
-    :param driver: release of sriov-rt whose driver a running one has; None
-        if none has it.
+    :param is_running: whether a process of it is running.
+    :param driver: release of sriov-rt whose driver it runs; None if it does
+        not run the driver.
     """
 
     configured: str | None | Unknown
@@ -137,7 +137,7 @@ class Compute:
 class KubeVirt:
     """KubeVirt of a cluster, and sriov-rt's Plugin there.
 
-    :param version: of KubeVirt, such as ``v1.9.0``.
+    :param version: release of KubeVirt, such as ``v1.9.0``.
     :param has_gate: whether its feature gate Plugins is on.
     :param plugin: ``spec`` of the Plugin; None if there is none.
     """
@@ -166,7 +166,7 @@ class Dhcp:
 def configuration(
     problems: Sequence[ConfigurationProblem],
 ) -> upgradecheck.Result:
-    """Judge what the services would read when they start."""
+    """Judge the configuration that the services would read at their start."""
     return _result(
         [each.text for each in problems if not each.is_unreadable],
         [each.text for each in problems if each.is_unreadable],
@@ -174,7 +174,7 @@ def configuration(
 
 
 def filters(found: Filters | Unknown) -> upgradecheck.Result:
-    """Judge where the filter stands in nova-scheduler's order."""
+    """Judge the filter's position in nova-scheduler's order."""
     if isinstance(found, Unknown):
         return _unknown("nova-scheduler's filters", found)
     known = AVAILABLE in found.available
@@ -321,7 +321,7 @@ def dhcp(found: Dhcp | Unknown) -> upgradecheck.Result:
 
 
 def compute_driver(found: Compute, version: str) -> upgradecheck.Result:
-    """Judge the driver of the nova-compute that runs."""
+    """Judge the driver of the running nova-compute."""
     for each in (found.is_running, found.driver, found.configured):
         if isinstance(each, Unknown):
             return _unknown("the driver of nova-compute", each)
@@ -335,7 +335,7 @@ def compute_driver(found: Compute, version: str) -> upgradecheck.Result:
     if not found.is_running:
         return _success("no nova-compute runs on this host")
     if found.configured == DRIVER:
-        # Drivers of releases before do not say that they run.
+        # Drivers of earlier releases do not report that they run.
         return _warning(
             f"nova.conf says compute_driver = {DRIVER}, and nova-compute runs "
             "with another, or with that of an older release; restart it, and "
@@ -351,8 +351,8 @@ def compute_driver(found: Compute, version: str) -> upgradecheck.Result:
 def kubevirt(found: KubeVirt | Unknown | None) -> upgradecheck.Result:
     """Judge sriov-rt's Plugin by the release of KubeVirt that evaluates it.
 
-    Of 1.9 virt-launcher knows a VMI by the names of Go's structures and
-    virt-handler by those of JSON; from 1.10 on both know Go's
+    In 1.9 virt-launcher evaluates a VMI's fields by their Go names and
+    virt-handler by their JSON names; from 1.10 on both use Go's names
     (kubevirt#18892).
     """
     if found is None:
@@ -402,11 +402,11 @@ def kubevirt(found: KubeVirt | Unknown | None) -> upgradecheck.Result:
 
 
 def _lacking(option: str, shipped: str, installed: Sequence[str]) -> set[str]:
-    """Return the capabilities that a shipped unit has beyond another."""
+    """Return capabilities of a shipped unit that the installed one lacks."""
     needed = capabilities(option, (shipped,)) or set()
     granted = capabilities(option, installed)
     if granted is None:
-        # systemd bounds nothing then, and grants no ambient ones.
+        # Then systemd does not bound capabilities, and grants no ambient ones.
         granted = needed if option == CAPABILITY_OPTIONS[0] else set()
     return needed - granted
 
@@ -414,8 +414,8 @@ def _lacking(option: str, shipped: str, installed: Sequence[str]) -> set[str]:
 def capabilities(option: str, texts: Sequence[str]) -> set[str] | None:
     """Return the capabilities that a unit and its drop-ins list.
 
-    As systemd.exec(5) has it: lines add up, an empty one starts again. A line
-    that begins with ``~`` takes away.
+    As in systemd.exec(5), lines add up, and an empty line resets the list. A
+    line that begins with ``~`` removes capabilities.
 
     :returns: None if no line sets the option, or all but some are granted.
     """

@@ -46,8 +46,8 @@ from sriov_rt.vif.model import Record
 
 PACKAGE = "sriov-rt"
 
-#: Where Neutron's services and magnum-conductor find their configuration,
-#: below the root.
+#: Configuration files of Neutron's services and magnum-conductor, below the
+#: root.
 NEUTRON_FILES = (
     "etc/neutron/neutron.conf",
     "etc/neutron/plugins/ml2/ml2_conf.ini",
@@ -55,20 +55,20 @@ NEUTRON_FILES = (
 )
 MAGNUM_FILES = ("etc/magnum/magnum.conf",)
 
-#: Where an administrator puts units, below the root.
+#: Directory of an administrator's units, below the root.
 UNITS = "etc/systemd/system"
 
-#: Where the package has its units, in the names of its files.
+#: Directory of units in the file names of the Python package.
 _SHIPPED_UNITS = "share/sriov-rt/systemd/"
 
-#: Where a distribution's package has them, below the root.
+#: Directory of units of a distribution's package, below the root.
 _DISTRIBUTED_UNITS = "usr/lib/systemd/system"
 
 #: The longest command line of a process that is read, in bytes.
 _MAX_CMDLINE = 4096
 
 
-#: Options of nova-scheduler's own (nova/conf/scheduler.py).
+#: nova-scheduler's own options (nova/conf/scheduler.py).
 _FILTER_GROUP = "filter_scheduler"
 _FILTER_OPTS = [
     cfg.ListOpt("enabled_filters"),
@@ -98,10 +98,10 @@ def _check_magnum(conf: cfg.ConfigOpts, service: str) -> None:
     config.check(conf, groups, service)
 
 
-#: Registers and reads the options of a service, as it does when it starts.
+#: Registers and reads the options of a service as its start does.
 Check = Callable[[cfg.ConfigOpts, str], object]
 
-#: Who reads sriov-rt.conf, and checks which part of it.
+#: Services that read sriov-rt.conf, and the checks that each makes.
 _OWN: tuple[tuple[str, Check], ...] = (
     ("sriov-rt-agent", _check_agent),
     ("sriov-rt-agent", kubernetes_options.check),
@@ -128,8 +128,8 @@ _MAGNUM: tuple[tuple[str, Check], ...] = (("magnum-conductor", _check_magnum),)
 class Host:
     """State of the host that upgrade checks read.
 
-    :param own: sriov-rt.conf, as files that were named; None for those that
-        the services find.
+    :param own: named files of sriov-rt.conf; None for those that the services
+        find.
     """
 
     def __init__(self, own: Sequence[str] | None) -> None:
@@ -140,12 +140,12 @@ class Host:
         try:
             self.name: str = agent_options.host_name(agent, "sriov-rt-agent")
         except config.OptionRejected:
-            # It is one of the problems.
+            # It is reported as a problem.
             self.name = agent.host
         self._nova = tuple(self._expanded(agent.agent.nova_config_files))
 
     def problems(self) -> Iterator[checks.ConfigurationProblem]:
-        """Yield what services would not start with."""
+        """Yield configurations with which services would not start."""
         yield from _problems(self._own, _OWN)
         yield from _problems(self._nova, _NOVA)
         yield from _problems(self._expanded(NEUTRON_FILES), _NEUTRON)
@@ -165,7 +165,7 @@ class Host:
         )
 
     def dhcp(self) -> checks.Dhcp | Unknown:
-        """Return who gives addresses to ports that OVN does not bind."""
+        """Return the DHCP sources for ports that OVN does not bind."""
         neutron = _loaded(tuple(self._expanded(NEUTRON_FILES)))
         nova = _loaded(self._nova)
         if isinstance(neutron, Unknown):
@@ -179,7 +179,7 @@ class Host:
         return checks.Dhcp(
             drivers=tuple(neutron.ml2.mechanism_drivers or ()),
             networks=bool(neutron[neutron_options.ML2_GROUP][networks.name]),
-            # As Nova takes it (nova/virt/configdrive.py).
+            # As Nova parses it (nova/virt/configdrive.py).
             config_drive=strutils.bool_from_string(nova.force_config_drive),
             agent=self._has_process("neutron-dhcp-agent"),
         )
@@ -201,7 +201,7 @@ class Host:
                 faults.progress(is_quiet=False),
             )
         except (collect.QueueUnusable, collect.BrokerRefuses) as error:
-            # Their own advice names options that this program lacks.
+            # The errors' own advice names options that this program lacks.
             return Unknown(
                 f"{error.problem}; check that transport_url of [sriov_rt], or "
                 "else of [DEFAULT], is that of the agents, and that they run"
@@ -217,7 +217,7 @@ class Host:
         return checks.Agents(versions, dict(found.refused), rivals)
 
     def stored_ports(self) -> checks.StoredPorts | Unknown:
-        """Return what the files of the records are."""
+        """Return the state of the files with records."""
         conf = _loaded(self._own)
         if isinstance(conf, Unknown):
             return conf
@@ -234,7 +234,7 @@ class Host:
 
     def shim(self) -> checks.Shim:
         """Return the module that Nova imports the compute driver from."""
-        # Of a name without a dot no package is imported.
+        # For a name without a dot, find_spec() imports no package.
         spec = importlib.util.find_spec("nova")
         if spec is None or spec.origin is None:
             return checks.Shim(None, is_there=False)
@@ -242,7 +242,7 @@ class Host:
         return checks.Shim(str(path), is_there=path.is_file())
 
     def units(self) -> Iterator[checks.Unit]:
-        """Yield the units of the package, and what is installed of each."""
+        """Yield the units of the package, each with its installed files."""
         for path in self._shipped_units():
             name = path.name
             try:
@@ -280,7 +280,7 @@ class Host:
 
     @staticmethod
     def kubevirt() -> checks.KubeVirt | Unknown | None:
-        """Return KubeVirt of the cluster that a kubeconfig file names."""
+        """Return the state of KubeVirt in the kubeconfig's cluster."""
         path = paths.kubeconfig()
         if path is None:
             return None
@@ -306,11 +306,11 @@ class Host:
         )
 
     def _agent(self) -> cfg.ConfigOpts:
-        """Return the agent's options, their defaults if one is rejected."""
+        """Return the agent's options, with defaults if one is rejected."""
         found = _loaded(self._own)
         if not isinstance(found, Unknown):
             agent_options.register(found)
-            # One that is rejected is one of the problems.
+            # A rejected option is reported as a problem.
             with contextlib.suppress(exceptions.SriovRtError):
                 agent_options.check(found)
                 return found
@@ -319,9 +319,9 @@ class Host:
         return conf
 
     def _expanded(self, names: Sequence[str]) -> Iterator[pathlib.Path]:
-        """Yield the files below the root; of a ``.d`` those in it.
+        """Yield the files below the root, and those in each ``.d`` directory.
 
-        What may not be looked for is yielded, too: reading it says so.
+        A path that may not be searched is yielded, too: reading it fails.
         """
         for name in names:
             path = self.root.path / name.lstrip("/")
@@ -363,7 +363,7 @@ class Host:
             return names
         for pid in filter(str.isdecimal, names):
             text = self.root.read_text(f"proc/{pid}/cmdline", _MAX_CMDLINE)
-            # Its interpreter comes before it, perhaps with an option.
+            # An interpreter may precede it, perhaps with an option.
             if not isinstance(text, Unknown) and any(
                 pathlib.PurePath(word).name == program
                 for word in text.split("\0")[:3]
@@ -373,9 +373,9 @@ class Host:
 
 
 def stored_ports(place: pathlib.Path) -> checks.StoredPorts:
-    """Return what the files of the records of ports are.
+    """Return the state of the files with the records of ports.
 
-    Nothing is changed, and no lock is taken.
+    This changes nothing and takes no lock.
 
     :raises OSError: if a directory or a file cannot be read.
     """
@@ -406,7 +406,7 @@ def stored_ports(place: pathlib.Path) -> checks.StoredPorts:
 def _parsed(
     directory: pathlib.Path, names: Sequence[str]
 ) -> tuple[dict[str, Record], dict[str, str]]:
-    """Return the records that files are, and what is wrong with others."""
+    """Return the records in files, and the problems of damaged files."""
     found: dict[str, Record] = {}
     damaged: dict[str, str] = {}
     for name in names:
@@ -473,9 +473,9 @@ def _problems(
 
 
 def _package_files() -> Sequence[importlib.metadata.PackagePath]:
-    """Return the files of the package as it was installed.
+    """Return the files of the installed package.
 
-    What a build leaves in a checkout is metadata, too, and lists its sources.
+    A build also leaves metadata in a checkout, which lists the sources.
     """
     for each in importlib.metadata.distributions(name=PACKAGE):
         if each.read_text("RECORD"):
@@ -484,7 +484,7 @@ def _package_files() -> Sequence[importlib.metadata.PackagePath]:
 
 
 def _distributed() -> importlib.metadata.Distribution | None:
-    """Return what a distribution's package has installed, if that is so.
+    """Return the metadata if a distribution's package installed sriov-rt.
 
     It has no list of files for Python: dpkg has that.
     """

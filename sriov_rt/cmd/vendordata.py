@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The vendordata service, as a WSGI server loads it.
+"""The vendordata service, for a WSGI server.
 
 ``application`` is its factory, for uwsgi's ``callable`` or gunicorn's
 ``sriov_rt.cmd.vendordata:application()``.
@@ -20,12 +20,12 @@ from sriov_rt.onload import settings as onload_settings
 
 LOG = logging.getLogger(__name__)
 
-#: Of Nova's API: servers with their flavor's extra specs.
+#: Microversion of Nova's API: servers have their flavor's extra specs.
 MICROVERSION = "2.47"
 
 
 class ServiceIncomplete(exceptions.SriovRtError):
-    """A package that the service needs beside sriov-rt is not installed."""
+    """A package that the service needs is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -51,7 +51,7 @@ class FlavorUnknown(exceptions.SriovRtError):
 
 
 class NovaFlavors:
-    """Requests from Nova the extra specs of an instance's flavor.
+    """Requests the extra specs of an instance's flavor from Nova.
 
     :param compute: openstacksdk's compute proxy.
     """
@@ -60,10 +60,10 @@ class NovaFlavors:
         self._compute = compute
 
     def __call__(self, instance: str) -> Mapping[str, str] | None:
-        """Return the extra specs, None if there is no such instance.
+        """Return the extra specs; None if there is no such instance.
 
         :param instance: a UUID.
-        :raises FlavorUnknown: if Nova can't be reached, or does not return it.
+        :raises FlavorUnknown: if Nova does not answer or return the flavor.
         """
         from keystoneauth1 import exceptions as keystone
 
@@ -97,11 +97,12 @@ def application(
 ) -> Any:
     """Return the service behind Keystone's middleware.
 
-    :param files: instead of sriov-rt.conf, which has ``[onload]`` and
-        ``[keystone_authtoken]``.
-    :param flavors: instead of Nova, which openstacksdk finds by ``OS_CLOUD``.
+    :param files: files to read instead of sriov-rt.conf, with ``[onload]``
+        and ``[keystone_authtoken]``.
+    :param flavors: source of extra specs instead of Nova, which openstacksdk
+        finds by ``OS_CLOUD``.
     :raises ServiceIncomplete: if a package is missing.
-    :raises OnloadError: for a configuration that can't be worked with.
+    :raises OnloadError: for an unusable configuration.
     """
     try:
         from keystonemiddleware import auth_token

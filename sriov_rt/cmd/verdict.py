@@ -14,14 +14,14 @@ from sriov_rt.reason import Reason
 class Candidate:
     """A host to decide on.
 
-    :param facts: None if it was not heard of.
-    :param age_s: seconds since they were confirmed; None for a file's.
-    :param max_age_s: seconds from which they are stale.
-    :param version: of the agent that reported them.
-    :param reported: all facts, where they are to be shown.
-    :param agents: those that report as the host by turns, a list.
-    :param archive: the name of the one that the facts are of.
-    :param problem: why it could not be used.
+    :param facts: its facts; None if it has not reported.
+    :param age_s: seconds since the facts were confirmed; None for a file's.
+    :param max_age_s: seconds after which they are stale.
+    :param version: version of the agent that reported them.
+    :param reported: all facts, if they are to be shown.
+    :param agents: list of agents that alternately report as the host.
+    :param archive: name of the archive that the facts are from.
+    :param problem: why the archive could not be used.
     """
 
     host: str
@@ -37,9 +37,9 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a host does not satisfy the flavor; it does for no Reason.
+    """Reasons why a host does not satisfy the flavor; none if it does.
 
-    :param archive: the name of the one that its facts are of.
+    :param archive: name of the archive that its facts are from.
     """
 
     host: str
@@ -54,7 +54,7 @@ class Verdict:
     def rows(self, *, named: bool) -> list[tuple[str, bool, str, str, str]]:
         """Return host, whether it passes, code, problem and remedy.
 
-        :param named: say of which archive the host is.
+        :param named: name the host's archive as well.
         """
         host = f"{self.host} ({self.archive})" if named else self.host
         if self.passes:

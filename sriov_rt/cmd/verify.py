@@ -18,11 +18,10 @@ from sriov_rt.verify import matrix
 
 EXIT_NO_CERTIFICATE = 1
 
-#: Where results are kept unless another directory is named.
-#: Results of measurements.
+#: Results of measurements, unless another directory is named.
 DIRECTORY = pathlib.Path("/var/lib/sriov-rt-verify/results")
 
-#: The reader of a length of time, such as 15m, in seconds.
+#: Parser of a duration, such as 15m, in seconds.
 duration_s = arguments.reader(duration.parse_duration)
 
 #: The remark on figures of a virtual machine.
@@ -56,11 +55,11 @@ class Measure(command.Lister):
 
     @abc.abstractmethod
     def plan(self, args: argparse.Namespace) -> Iterable[str]:
-        """Return the lines of what would run, and for how long."""
+        """Return lines that say what would run, and for how long."""
 
     @abc.abstractmethod
     def measure(self, args: argparse.Namespace) -> Result:
-        """Measure, and return what was found."""
+        """Measure, and return the results."""
 
     def run(self, args: argparse.Namespace) -> Result:
         """Measure, or return the plan."""
@@ -80,7 +79,7 @@ def add_duration(
     """Add how long each run, probe or tool takes.
 
     :param whole: what takes that long, and the default in words.
-    :param default_s: seconds; None for what the profile has.
+    :param default_s: default in seconds; None for that of the profile.
     """
     parser.add_argument(
         "--duration",

@@ -40,8 +40,8 @@ EPILOG = (
     "2 it could not be measured."
 )
 
-#: Of a certificate: a latency above the greatest that was seen comes less
-#: than once in so long, at 95 %; the estimate is for a run as long.
+#: Columns for each CPU. At 95 %, a latency above the maximum comes less than
+#: once in the given time; the estimate is for a run of the same length.
 _CPU_COLUMNS = ("CPU", "Max µs", "Samples", "Worse once in", "Estimate µs")
 
 
@@ -79,7 +79,7 @@ class ShowCertificate(command.Lister):
             status = host_latency.status(found, root, nova)
             why = status.withdrawn
             if status.changes and os.geteuid() == 0:
-                # Whatever is as before again: it was not all the time.
+                # Withdraw it even if the change is undone later.
                 watch.record(found, status.withdrawal, root, results.LOCK)
         if found and not why and found.expires_at <= time.time():
             why = "it has expired"
@@ -193,7 +193,7 @@ def _log_what_happens() -> None:
 
 
 def _of_where(found: Certificate) -> str:
-    """Return what a certificate says of its measurement, a line."""
+    """Return a certificate's description of its measurement, as a line."""
     return (
         f"of {found.host}, kernel {found.kernel}, measured by profile "
         f"{found.profile} under load {found.load}"
@@ -217,7 +217,7 @@ def _culprit(found: Culprit | None) -> Iterator[str]:
 
 
 def _remarks(found: Certificate) -> Iterator[str]:
-    """Yield what the table of a certificate does not show."""
+    """Yield remarks on a certificate that its table does not show."""
     without: dict[str, list[int]] = {}
     for each in found.cpus:
         if each.estimate_refused:

@@ -78,7 +78,7 @@ class Disk(verify.Measure):
         return disk.planned(chosen, args.directory)
 
     def measure(self, args: argparse.Namespace) -> Result:
-        """Measure, and return what was found."""
+        """Measure, and return the results."""
         root, target = Root("/"), disk.Target(args.directory)
         chosen = _disk_cells(args)
         if missing := list(disk.missing(chosen)):

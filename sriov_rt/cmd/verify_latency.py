@@ -48,9 +48,9 @@ _Earned = tuple[
 
 
 def _add_profile(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the profile that is measured by, and for how long.
+    """Add options for the profile and its duration.
 
-    :param what: is taken from it.
+    :param what: what the profile determines.
     """
     parser.add_argument(
         "--profile",
@@ -130,7 +130,7 @@ class Latency(verify.Measure):
         profile, cpus, load, left_out = _checked(args)
         certificate.prepare(Root("/").path)
         paths.make_directory(args.output)
-        # A probe that withdraws a certificate holds the lock as well.
+        # A probe that withdraws a certificate takes the lock as well.
         with (
             results.exclusive(),
             progress.Line(is_quiet=self.caller.is_quiet) as line,
@@ -237,8 +237,8 @@ def _earn(
 ) -> _Earned:
     """Measure this host, and write the certificate that it earns.
 
-    :returns: what was measured, whether the host is emulated, the
-        certificate, and why there is none.
+    :returns: the measurements, whether the host is emulated, the
+        certificate, and the reasons if there is none.
     """
     root = Root("/")
     nova_files = compute.named_files(root)
@@ -291,10 +291,10 @@ def _domain(text: str) -> str:
 def _checked(
     args: argparse.Namespace,
 ) -> tuple[Profile, Cpus, Load, tuple[str, ...]]:
-    """Return what is to be measured, under which load, and what is left out.
+    """Return what to measure, under which load, and what is left out.
 
-    :raises CpusOffline: if CPUs of guests are.
-    :raises ToolsMissing: if this host does not have what it takes.
+    :raises CpusOffline: if CPUs of guests are offline.
+    :raises ToolsMissing: if programs are not installed.
     """
     root = Root("/")
     profile, cpus = _profile(args), latency.cpus_of(root)

@@ -22,7 +22,7 @@ from sriov_rt.verify import netperf
 from sriov_rt.verify import network
 from sriov_rt.verify import results
 
-#: Greatest port of --port: each stream of sockperf takes one from there on.
+#: Greatest value of --port: sockperf's streams use the ports after it.
 MAX_PORT = 64_999
 
 _namespace = arguments.reader(namespaces.parse)
@@ -92,7 +92,7 @@ class Network(verify.Measure):
         return network.planned(*_network_cells(args))
 
     def measure(self, args: argparse.Namespace) -> Result:
-        """Measure, and return what was found."""
+        """Measure, and return the results."""
         chosen, ends = _network_cells(args)
         namespaces = (ends.namespace, ends.server)
         if missing := list(network.missing(args.onload, namespaces)):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``sriov-rt verify compare`` with this host's last certificate."""
+"""``sriov-rt verify compare`` against this host's last certificate."""
 
 import pathlib
 
@@ -15,7 +15,7 @@ from sriov_rt.verify.regression import Verdict
 
 COLUMNS = ("What", "Before", "After", "Difference", "Chance", "Verdict")
 
-#: Exit code of too few samples.
+#: Exit code for too few samples.
 EXIT_TOO_FEW = 3
 
 _CODES = {
@@ -28,9 +28,9 @@ _CODES = {
 def judged(directory: pathlib.Path) -> Result:
     """Return the verdict on a measurement, and its figures.
 
-    :raises NothingMeasured: if there is none in the directory.
-    :raises SriovRtError: if no certificate of this host's is from before it.
-    :raises NotComparable: if it was measured otherwise.
+    :raises NothingMeasured: if the directory has no measurement.
+    :raises SriovRtError: if this host has no earlier certificate.
+    :raises NotComparable: if it was measured in another way.
     """
     (after,) = collection.read([directory])
     before = figures.last(Root("/").path, after)

@@ -110,7 +110,7 @@ class Compare(command.Lister):
     def run(self, args: argparse.Namespace) -> Result:
         """Return the differences.
 
-        :raises NothingInCommon: if no figure is in both.
+        :raises NothingInCommon: if both have no figure in common.
         """
         if args.before is None:
             return verify_regression.judged(args.after)

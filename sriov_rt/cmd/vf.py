@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``sriov-rt vf``: the VFs of this host, and the verbs on them."""
+"""``sriov-rt vf``: the VFs of this host, and operations on them."""
 
 import argparse
 import contextlib
@@ -92,7 +92,7 @@ class Map(_OfPf):
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return the VFs with their owners."""
-        # Here, for what reads links takes long to import.
+        # Imported here, since it takes long to import.
         from sriov_rt.vif import tenants
 
         states = Vfs.of_host().list(args.pf)
@@ -123,7 +123,7 @@ class Counters(_OfPf):
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return the VFs with what they have received and transmitted."""
-        # Here, for what reads links and domains takes long to import.
+        # Imported here, since it takes long to import.
         from sriov_rt.agent import vf_series
         from sriov_rt.vif import vf_counters
 
@@ -147,7 +147,7 @@ def _counters_row(each: CountedVf) -> tuple[object, ...]:
     differing = "-" if each.differing is None else each.differing
     name = f"{each.pf}/{each.index}"
     owner = (each.port or "-", each.instance or "-")
-    # Packets and bytes first, which fit a terminal.
+    # Packets and bytes come first, since they fit a terminal.
     order = (0, 1, 3, 4, 2, 5)
     return (
         *(name, each.address, *owner),
@@ -242,7 +242,7 @@ def _plan(
     document: object,
     apply: Callable[[], object] | None = None,
 ) -> Result:
-    """Return a plan, and how to carry it out."""
+    """Return a plan with the function that carries it out."""
     return command.lines(lines, document, column="Step", apply=apply)
 
 
@@ -294,7 +294,7 @@ class Reset(command.Lister):
 
 @contextlib.contextmanager
 def _locked(vfs: Vfs, some: Iterable[VfId]) -> Iterator[None]:
-    """Hold VFs, in the order of their addresses."""
+    """Lock VFs, in the order of their addresses."""
     with contextlib.ExitStack() as stack:
         for address in sorted({each.address for each in some}):
             stack.enter_context(vfs.tenancies.locked(address))
@@ -303,7 +303,7 @@ def _locked(vfs: Vfs, some: Iterable[VfId]) -> Iterator[None]:
 
 def _uses(states: Sequence[VfState]) -> Mapping[str, Use]:
     """Return the use of VFs, in any network namespace, by address."""
-    # Here, for what reads links takes long to import.
+    # Imported here, since it takes long to import.
     from sriov_rt.vif import tenants
 
     return tenants.uses(states, guests=True)
@@ -321,7 +321,7 @@ class Provision(command.Lister):
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return the plans, and how to carry them out."""
-        # Here, for oslo.config takes long to import.
+        # Imported here, since oslo.config takes long to import.
         from sriov_rt.nic import provision
 
         amounts, timeout = provision.configured(args.config_file)
@@ -403,7 +403,7 @@ class Xml(command.ShowOne):
 
 
 def _xml(args: argparse.Namespace) -> str:
-    # Here, for lxml takes long to import.
+    # Imported here, since lxml takes long to import.
     from sriov_rt.nic import libvirt_xml
 
     words = [
@@ -435,9 +435,9 @@ def _xml(args: argparse.Namespace) -> str:
 
 
 def _check_way(args: argparse.Namespace) -> None:
-    """Refuse what the chosen document has no place for.
+    """Refuse options that the chosen document has no place for.
 
-    :raises ParseError: see there.
+    :raises ParseError: if there is such an option.
     """
     if args.way == "network" and args.mac is not None:
         raise ParseError("--mac", args.mac, "it is for --as pooled")

@@ -26,17 +26,17 @@ from sriov_rt.vif.model import State
 if TYPE_CHECKING:
     from sriov_rt.vif.plugger import Plugger
 
-#: Exit code of a recovery that left something, and of a port that is not.
+#: Exit code if a recovery left something, or if the port does not exist.
 EXIT_LEFT = 1
 
-#: What a recovery did, where it is called otherwise in JSON.
+#: Words for what a recovery did, where JSON has another word.
 _WORDS = {
     "standing": "existing",
     "damaged": "damaged record",
 }
 
-#: Columns that a terminal has room for, and how wide one is that has room for
-#: two UUIDs and more; ``vif show PORT`` has all.
+#: Columns that fit a narrow terminal, and a wide one with two UUIDs;
+#: ``vif show PORT`` has all.
 _NARROW = ("Port", "Interface", "Parent", "State")
 _WIDE = (
     *("Port", "Owner", "Physical network", "Namespace", "Interface"),
@@ -44,7 +44,7 @@ _WIDE = (
 )
 _ROOM = 160
 
-#: The numbers that a port can have are checked with the port.
+#: Parser of numbers; whether a port can have one is checked with the port.
 _number = arguments.whole(0, 999_999_999)
 
 
@@ -152,7 +152,7 @@ class Show(List):
 class Forget(command.Lister):
     """Free what a quarantined port keeps.
 
-    For who knows that its interface is gone.
+    Use it if you know that its interface is gone.
     """
 
     of_root = True
@@ -251,15 +251,15 @@ class LxcHook(command.Lister):
 
 
 def _plugger(args: argparse.Namespace) -> "Plugger":
-    """Return what plugs ports, as this host's configuration has it."""
-    # Here, for the kernel's interfaces take long to import.
+    """Return a plugger with this host's configuration."""
+    # Imported here, since the kernel's interfaces take long to import.
     from sriov_rt.vif import plugger
 
     return plugger.configured(args.config_file)
 
 
 def _recover_first(plugger: "Plugger") -> None:
-    """Clear up what an earlier command left; that is no part of this one."""
+    """Clean up after an earlier command; a failure does not stop this one."""
     try:
         plugger.recover_pending()
     except SriovRtError as error:
@@ -306,7 +306,7 @@ def _header(name: str) -> str:
 def _plan(found: Iterable[Plugged], none: str) -> Result:
     """Return what a dry run would remove.
 
-    :param none: what is printed if that is nothing.
+    :param none: what to print if there is nothing to remove.
     """
     ports = list(found)
     text = []
@@ -319,9 +319,9 @@ def _plan(found: Iterable[Plugged], none: str) -> Result:
 
 
 def _done(port: str, what: str, done: bool, otherwise: str) -> Result:
-    """Return whether something was done to a port.
+    """Return a result that says whether something was done to a port.
 
-    :param otherwise: why it was not, a predicate.
+    :param otherwise: predicate of the port if it was not done.
     """
     return Result(
         columns=("Port", what.capitalize()),
@@ -336,7 +336,7 @@ def _add_port(
 ) -> None:
     """Add the arguments that describe a port.
 
-    :param namespace: False where it is known.
+    :param namespace: whether to add the namespace; False if it is known.
     """
     arg = parser.add_argument
     arg("--port", required=True, metavar="UUID", help="the UUID of the port")

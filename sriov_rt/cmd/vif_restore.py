@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``sriov-rt vif restore``: ports whose VFs were destroyed and are back."""
+"""``sriov-rt vif restore``: ports whose VFs were destroyed and made again."""
 
 import argparse
 import dataclasses
@@ -13,7 +13,7 @@ from sriov_rt.guest import running
 from sriov_rt.host import guest_processes
 from sriov_rt.host.root import Root
 
-#: Exit codes: a port has no interface yet; only ports of guests have none.
+#: Exit codes: a port still has no interface; only ports of guests have none.
 EXIT_LEFT = 1
 EXIT_GUESTS = 3
 
@@ -41,7 +41,7 @@ class Restore(command.Lister):
 
     def run(self, args: argparse.Namespace) -> Result:
         """Plug them again, and return the result for each."""
-        # Here, for the kernel's interfaces take long to import.
+        # Imported here, since the kernel's interfaces take long to import.
         from sriov_rt.vif import plugger as pluggers
         from sriov_rt.vif.restore import Restored
         from sriov_rt.vif.restore import Restoring
@@ -84,9 +84,9 @@ def _result(document: dict[str, object], code: int, none: str) -> Result:
 def container(owner: str) -> str | None:
     """Return the namespace of a container that libvirt runs, as ``pid:N``.
 
-    :param owner: UUID of its domain, which is the instance's of Nova.
-    :returns: None if it runs none of it.
-    :raises VifError: if that is unknown: its port is not made on the host.
+    :param owner: UUID of its domain, which is that of Nova's instance.
+    :returns: None if libvirt runs no such container.
+    :raises VifError: if that is unknown, so that the port is not plugged.
     """
     from sriov_rt.vif.errors import VifError
 
@@ -97,7 +97,7 @@ def container(owner: str) -> str | None:
     keeper = next((x.process for x in found if x.instance == owner), None)
     if keeper is None:
         return None
-    # The one that it has started is the container's first.
+    # The first child of libvirt's process is the container's first process.
     text = root.read_text(f"proc/{keeper}/task/{keeper}/children")
     if isinstance(text, Unknown) or not text.split():
         raise VifError(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Completion for zsh, of the words that cliff has for bash."""
+"""Completion for zsh, with the words that cliff has for bash."""
 
 from cliff import complete
 
@@ -28,9 +28,9 @@ class CompleteZsh(complete.CompleteShellBase):
     """A function that zsh finds in its ``fpath``."""
 
     def get_header(self) -> str:
-        """Return what stands before the words."""
+        """Return the text before the words."""
         return f"#compdef {self.name}\n\n_{self.escaped_name}() {{\n"
 
     def get_trailer(self) -> str:
-        """Return what chooses among them."""
+        """Return the code that chooses among the words."""
         return f'{_TRAILER}_{self.escaped_name} "$@"\n'

@@ -2,10 +2,10 @@
 
 """Settings of a host, applied and undone while guests run.
 
-Each setting is written down before it is changed, and read back; those of a
-rule are written down together, for a host may have thousands. What ends this
-program in between leaves an entry without a result: the next run finds out
-which of the two texts is there.
+Each setting is recorded before it is changed, and read back afterwards. The
+settings of a rule are recorded together, for a host may have thousands. If
+this program is killed in between, the entry has no result, and the next run
+finds out whether the file has its old or its new text.
 """
 
 import contextlib
@@ -49,14 +49,14 @@ from sriov_rt.tuning.settings import rule_of
 
 T = TypeVar("T", Setting, Entry)
 
-#: Says who is in the way of a change: of the CPUs that it disturbs, and how.
+#: Names guests on the CPUs that a change disturbs, given how it does so.
 InWay = Callable[[CpuSet, str], str]
 
-#: The longest file that is changed, in bytes: the record takes it twice, and
-#: six for each byte that is none of ASCII's.
+#: The longest file that is changed, in bytes: the record has it twice, with
+#: six bytes for each byte that is not ASCII.
 MAX_FILE = 1024 * 1024
 
-#: Attributes that are digests of what is in a file.
+#: Extended attributes that are digests of a file's content.
 _OF_CONTENT = frozenset({"security.evm", "security.ima"})
 
 _OF_IRQ = r"/proc/irq/(\d+)/.*"
@@ -64,13 +64,13 @@ _OF_IRQ = r"/proc/irq/(\d+)/.*"
 #: Seconds for a boot loader's program, which may look at all disks.
 PROGRAM_S = 600.0
 
-#: Where programs of the system are, which a shell of 'su' may leave out.
+#: Directories of system programs, which may be missing in a shell of 'su'.
 _SYSTEM = "/usr/sbin:/sbin"
 
-#: What is in the way that a sentence names.
+#: Guests and programs in the way that a sentence names.
 _NAMED = 3
 
-#: Settings that are written down, and kept from guests, together.
+#: Settings that are recorded and changed together, while no guest starts.
 _BATCH = 256
 
 
@@ -105,9 +105,9 @@ _UNTOUCHED = frozenset({Result.WAITS, Result.INTERRUPTED})
 class Outcome:
     """Result for one setting.
 
-    :param before: what it had, in one line.
-    :param value: what it is to have, in one line.
-    :param why: what keeps it from that, a clause.
+    :param before: the old value, in one line.
+    :param value: the planned value, in one line.
+    :param why: what prevents the change, a clause.
     :param lost: what an undo does not bring back, a clause.
     """
 
@@ -121,11 +121,11 @@ class Outcome:
 
     @property
     def when(self) -> str:
-        """When it counts."""
+        """When it takes effect."""
         return "now" if self.kind is Kind.KERNEL else "next boot"
 
     def line(self) -> str:
-        """Return it as text."""
+        """Return it as a line of text."""
         text = f"{self.result}: {self.path}"
         if self.kind is Kind.KERNEL:
             text += f": {self.before} -> {self.value}"
@@ -138,7 +138,7 @@ class Outcome:
         return text
 
     def to_plain(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return it as a JSON object."""
         return {
             "setting": self.path,
             "when": self.when,
@@ -171,8 +171,8 @@ class UndoneMeanwhile(Exception):
 class Host:
     """A host whose settings are written.
 
-    :ivar locks: descriptors that a program keeps which outlives this one: no
-        other may change settings meanwhile.
+    :ivar locks: descriptors that child programs inherit, so that the settings
+        stay locked while a child outlives this program.
     """
 
     def __init__(self, root: Root) -> None:
@@ -182,7 +182,7 @@ class Host:
     def write(self, path: str, text: str) -> None:
         """Write a file of the kernel, in one call.
 
-        :raises OSError: as the kernel refuses it.
+        :raises OSError: if the kernel refuses it.
         """
         flags = os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOCTTY
         descriptor = os.open(self.root.locate(path[1:]), flags)
@@ -225,8 +225,8 @@ class Host:
 class Tuning:
     """Changes of a host's settings, and their record.
 
-    :param cpus: those of guests; realtime programs on them are in the way as
-        guests are.
+    :param cpus: the CPUs of guests; realtime programs on them are in the way
+        just as guests are.
     :param report: called with each change before it begins.
     :param is_interrupted: tells whether no further change is to begin.
     """
@@ -245,7 +245,7 @@ class Tuning:
         self._is_interrupted = is_interrupted
         self._records = Records(host.root)
         self._boot = maintenance.boot_of(host.root)
-        # As long as the record is locked, it is this: entries by their paths.
+        # The record while it is locked, and its entries by their paths.
         self._saved = Record()
         self._entries: dict[str, Entry] = {}
         self._codes: tuple[str, ...] = ()
@@ -267,7 +267,7 @@ class Tuning:
         :raises UndoneMeanwhile: if one of those was undone; then none of
             these is applied.
         :raises TuningRuns: if another program changes settings.
-        :raises RecordDamaged: if what there was cannot be told any more.
+        :raises RecordDamaged: if the earlier values cannot be read.
         :raises OSError: if the record cannot be written.
         """
         with self._alone(dry):
@@ -347,13 +347,13 @@ class Tuning:
                 yield from outcomes
 
     def keep_reasons(self, codes: Collection[str]) -> None:
-        """Keep those Reasons in the record that the next boot still ends.
+        """Drop Reasons from the record that no longer hold.
 
-        :param codes: of those that keep the host from being ready now.
+        :param codes: codes of the Reasons why the host is not ready now.
         :raises RecordDamaged: as :meth:`apply`.
         :raises OSError: as :meth:`apply`.
         """
-        # Another program does so for itself.
+        # A program that has the lock updates the record itself.
         with contextlib.suppress(records.TuningRuns), self._alone(dry=False):
             self._codes = tuple(x for x in self._codes if x in codes)
             self._save()
@@ -378,9 +378,9 @@ class Tuning:
     ) -> Outcome:
         """Return the result of a change.
 
-        :param outcome: if it succeeds.
+        :param outcome: the outcome if the change succeeds.
         :param why: what is in its way, a clause.
-        :param change: returns why it was left alone.
+        :param change: makes the change; returns why it left it alone.
         """
         if self._is_interrupted():
             return _interrupted(outcome)
@@ -400,7 +400,7 @@ class Tuning:
     # The record
 
     def _live(self, record: Record) -> tuple[Entry, ...]:
-        """Return the entries that count: a boot ends those of the kernel."""
+        """Return valid entries: a boot ends those of the running kernel."""
         return tuple(
             each
             for each in record.entries
@@ -408,7 +408,7 @@ class Tuning:
         )
 
     def _resume(self) -> None:
-        """Read the record, up to date after a run that was killed."""
+        """Read the record and complete the entries of a killed run."""
         self._saved = record = self._records.read()
         self._entries = {}
         self._codes = record.codes
@@ -422,7 +422,7 @@ class Tuning:
                         self._unmake(each)
                         continue
                     if each.kind is Kind.PROGRAM:
-                        # It has changed what it has changed.
+                        # What a killed program has changed is unknown.
                         each = dataclasses.replace(each, after={})
                     elif self._is_ours(each, found):
                         each = dataclasses.replace(each, after=found)
@@ -431,7 +431,7 @@ class Tuning:
         self._records.publish(self._saved)
 
     def _save(self) -> None:
-        """Write the record, if it is another one."""
+        """Write the record if it has changed."""
         record = Record(
             tuple(self._entries.values()), self._codes, self._undone_in
         )
@@ -440,7 +440,7 @@ class Tuning:
             self._saved = record
 
     def _put(self, path: str, entry: Entry | None) -> None:
-        """Replace the entry of a setting; None to end it."""
+        """Replace the entry of a setting; None removes it."""
         before = self._entries.pop(path, None)
         if entry is not None:
             self._entries[path] = entry
@@ -452,9 +452,9 @@ class Tuning:
     def _begin(
         self, settings: Iterable[Setting], codes: Collection[str]
     ) -> None:
-        """Write down settings that are about to be changed."""
+        """Record settings that are about to be changed."""
         for each in settings:
-            # One that cannot be read is refused in its turn.
+            # A setting that cannot be read is refused when it is applied.
             with contextlib.suppress(Refused):
                 self._put(each.path, self._begun(each))
             if each.kind is not Kind.KERNEL:
@@ -464,8 +464,8 @@ class Tuning:
     def _set(self, setting: Setting, earlier: Entry | None, dry: bool) -> str:
         """Change a setting.
 
-        :param earlier: its entry by then.
-        :raises Refused: if it was not taken; it is as before then.
+        :param earlier: the setting's entry before this run.
+        :raises Refused: if the change failed and the old value is back.
         """
         if dry:
             return ""
@@ -488,7 +488,7 @@ class Tuning:
                 raise Refused(f"the kernel made {text} of it")
             _check_booted(setting, found)
         except Refused:
-            # What cannot be set back is kept for an undo.
+            # If this fails, the entry stays for a later undo.
             with contextlib.suppress(Refused):
                 self._set_back(dataclasses.replace(entry, before=now))
                 if earlier is None:
@@ -503,10 +503,10 @@ class Tuning:
     def _begun(self, setting: Setting) -> Entry:
         """Return the entry of a setting that is about to be changed.
 
-        What was there before the first change counts, unless somebody has
-        changed it since.
+        The entry keeps the value from before our first change, unless
+        somebody has changed the setting since.
 
-        :raises Refused: if that cannot be read.
+        :raises Refused: if the setting cannot be read.
         """
         entry = Entry(
             path=setting.path,
@@ -543,7 +543,7 @@ class Tuning:
         return dataclasses.replace(
             entry,
             before={**now, **first},
-            # Until another is there, that is what we have made.
+            # Our last change still holds until the new one is made.
             after=each.after if first else None,
             made=each.made or entry.made,
         )
@@ -595,14 +595,14 @@ class Tuning:
         ]
 
     def _set_back(self, entry: Entry) -> None:
-        """Give the files of a setting back what they had."""
+        """Restore the files of a setting."""
         found = self._states(entry)
         for path, state in entry.before.items():
             if found[path] == state:
                 continue
             if entry.kind is not Kind.KERNEL:
                 self._set_state(path, state)
-            # An interrupt that was freed has no file any more.
+            # An interrupt that was freed no longer has a file.
             elif found[path] != ABSENT:
                 self._write(path, f"{_writable(state.data.decode())}\n")
 
@@ -661,23 +661,23 @@ class Tuning:
             raise Refused(f"{path}: {error.strerror or error}") from None
 
     def _states(self, entry: Entry) -> dict[str, State]:
-        """Return the files of a setting as they are.
+        """Return the current states of a setting's files.
 
-        :raises Refused: if one is none, or cannot be read.
+        :raises Refused: if one is not a file, or cannot be read.
         """
         return {path: self._state(entry, path) for path in entry.before}
 
     def _state(self, entry: Entry, path: str) -> State:
-        """Return a file as it is.
+        """Return the current state of a file.
 
-        :raises Refused: if it is none, or cannot be read.
+        :raises Refused: if it is not a file, or cannot be read.
         """
         place = self._locate(path)
         if entry.handlers and entry.handlers != self._handlers(path):
-            return ABSENT  # its number is another interrupt's by now
+            return ABSENT  # another interrupt has this number now
         try:
             if entry.kind is Kind.KERNEL:
-                # More than some MiB at once procfs has no memory for.
+                # procfs fails reads of more than some MiB at once.
                 data = files.read(place, MAX_TEXT)
                 return State(_pieces(data))
             data = files.read(place, MAX_FILE, private=True)
@@ -690,7 +690,7 @@ class Tuning:
             raise Refused(f"{path}: {error.strerror or error}") from None
 
     def _handlers(self, path: str) -> str:
-        """Return whose an interrupt is; empty for other files."""
+        """Return the names of an interrupt's handlers; empty otherwise."""
         if (irq := re.fullmatch(_OF_IRQ, path)) is None:
             return ""
         found = self._root.read_text(f"sys/kernel/irq/{irq[1]}/actions")
@@ -700,14 +700,14 @@ class Tuning:
         return self._root.locate(path[1:], last_link=False)
 
     def _missing(self, setting: Setting) -> Iterator[str]:
-        """Yield the directories that a file needs, the deepest one last."""
+        """Yield the directories that a file lacks, the deepest one last."""
         if setting.kind is Kind.FILE:
             for each in reversed(pathlib.PurePosixPath(setting.path).parents):
                 if self._root.exists(str(each)[1:]) is False:
                     yield str(each)
 
     def _unmake(self, entry: Entry) -> None:
-        """Remove directories that were made, if nothing else is in them."""
+        """Remove directories that were made, if they are empty."""
         self._clear(entry)
         for each in reversed(entry.made):
             with contextlib.suppress(OSError):
@@ -723,7 +723,7 @@ class Tuning:
                     place.with_name(f".{place.name}.new").unlink()
 
     def _is_ours(self, entry: Entry, found: Mapping[str, State]) -> bool:
-        """Return whether files are as a change of ours, or before it."""
+        """Return whether files are as before or after a change of ours."""
         return (
             self._as(found, entry.before)
             or self._as(found, entry.after or entry.before)
@@ -742,7 +742,8 @@ class Tuning:
     def _as(
         self, found: Mapping[str, State], other: Mapping[str, State]
     ) -> bool:
-        # Not by owner: who is killed between two calls leaves another one.
+        # Ignore the owner: a program that is killed between replacing a file
+        # and chown() leaves a different one.
         return all(
             found[path].data == state.data
             and (found[path] == ABSENT) is (state == ABSENT)
@@ -762,10 +763,10 @@ class Tuning:
     def _quiet(
         self, cpus: CpuSet, programs: Mapping[str, CpuSet], *, dry: bool
     ) -> Iterator[InWay]:
-        """Yield what says who is in the way; no guest is admitted meanwhile.
+        """Yield a function that names guests in the way; admit no new guest.
 
-        :param cpus: those that the changes disturb.
-        :param dry: nothing is locked.
+        :param cpus: the CPUs that the changes disturb.
+        :param dry: lock nothing.
         """
         problem = ""
         guests: Mapping[str, CpuSet] = {}
@@ -836,7 +837,7 @@ def _interrupted(outcome: Outcome) -> Outcome:
 
 
 def _batches(settings: Iterable[T]) -> Iterator[list[T]]:
-    """Yield those of a rule of the kernel together; others are alone."""
+    """Yield the settings of each kernel rule together, others singly."""
     for _, group in itertools.groupby(
         settings,
         lambda x: rule_of(x.path) if x.kind is Kind.KERNEL else x.path,
@@ -876,10 +877,10 @@ def _line(data: bytes) -> str:
 
 
 def _writable(text: str) -> str:
-    """Return what to write to a file so that it has a text again."""
+    """Return what to write to a file to restore a text read from it."""
     text = text.strip()
     chosen = [x for x in text.split() if x.startswith("[")]
-    # As cpuset.cpus.partition says it of one that the kernel refuses.
+    # cpuset.cpus.partition shows "invalid" for a refused partition.
     return chosen[0].strip("[]") if chosen else text.partition(" invalid")[0]
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Settings that count from the next boot on, where a distribution has them."""
+"""Settings that take effect at the next boot, as each distribution does it."""
 
 import pathlib
 import shlex
@@ -25,37 +25,37 @@ from sriov_rt.tuning.settings import Setting
 
 HEAD = "# Managed by 'sriov-rt host apply'; do not edit.\n"
 
-#: What tuned's daemon activates when it starts (tuned/consts.py). It is not
-#: restarted: that would roll back and set everything under running guests.
+#: The profile that tuned activates when it starts (tuned/consts.py). tuned
+#: is not restarted: that would undo and redo every setting under guests.
 ACTIVE_PROFILE = "/etc/tuned/active_profile"
 PROFILE_MODE = "/etc/tuned/profile_mode"
 
 TMPFILES = "/etc/tmpfiles.d/90-sriov-rt.conf"
 
-#: Read after /etc/default/grub by grub-mkconfig of Debian and Ubuntu.
+#: Read after /etc/default/grub by Debian's and Ubuntu's grub-mkconfig.
 GRUB_FILE = "/etc/default/grub.d/90-sriov-rt.cfg"
 _GRUB_CONFIG = "/boot/grub/grub.cfg"
 
-#: What grub-mkconfig leaves beside it if it is killed.
+#: Draft that grub-mkconfig leaves if it is killed.
 _GRUB_DRAFT = f"{_GRUB_CONFIG}.new"
 
-#: The command line of systemd-boot's and others' entries (kernel-install(8)).
+#: Command line for boot entries such as systemd-boot's (kernel-install(8)).
 KERNEL_LINE = "/etc/kernel/cmdline"
 _ENTRIES = tuple(
     f"{each}/loader/entries" for each in ("boot", "efi", "boot/efi")
 )
 
-#: What a boot loader adds by itself.
+#: Arguments that a boot loader adds itself.
 _OF_LOADER = ("BOOT_IMAGE=", "initrd=")
 
-#: More is no text of a boot loader, in bytes.
+#: The longest file of a boot loader that is read, in bytes.
 _MAX_TEXT = 1024 * 1024
 
 
 def of_disk(plan: FixPlan, root: Root) -> Iterator[Setting]:
     """Yield the files of sysctl.d, tuned or tmpfiles.d, and of units.
 
-    Those that have their text already are left out.
+    Files that are up to date are left out.
     """
     if plan.dedicated:
         for path, text in _files(plan, root):
@@ -89,7 +89,7 @@ def has_tuned(root: Root) -> bool:
 
 
 def _lines(plan: FixPlan, root: Root) -> Iterator[str]:
-    """Yield what tuned would set, as lines of tmpfiles.d(5)."""
+    """Yield the settings of tuned as lines of tmpfiles.d(5)."""
     cpu = "/sys/devices/system/cpu"
     for path, value in plan.tuned.get("sysfs", {}).items():
         yield f"w {path} - - - - {value}\n"
@@ -106,15 +106,15 @@ def _lines(plan: FixPlan, root: Root) -> Iterator[str]:
 def of_loader(
     facts: HostFacts, plan: FixPlan, root: Root
 ) -> Iterator[Setting | Reason]:
-    """Yield what puts a plan's arguments on the kernel's command line.
+    """Yield settings that put a plan's arguments on the command line.
 
-    It is the distribution's own way, or a Reason where none is known.
+    They follow the distribution's way; where none is known, yield a Reason.
     """
     line = facts.kernel.command_line
     if not plan.dedicated or isinstance(line, Unknown):
         return
     is_booted = not plan.removed and {*plan.arguments} <= {*line.split()}
-    # After an undo the kernel runs with what the next one will not have.
+    # After an undo the kernel has arguments that the next boot will lack.
     if is_booted and maintenance.boot_owed(root) is None:
         return
     is_long = len(plan.command_line or "") > MAX_COMMAND_LINE
@@ -142,10 +142,10 @@ def _grubby(
     if root.exists("usr/sbin/grubby") is not True or not entries:
         return None
     if any("$kernelopts" in (_text(root, path) or "") for path in entries):
-        return None  # a line of grubenv, which no entry shows
+        return None  # the arguments are in grubenv, not in the entries
     command = ("grubby", "--update-kernel=ALL")
     new, old = " ".join(plan.arguments), " ".join(plan.removed)
-    # It keeps the command line of kernels to come in these.
+    # grubby keeps the command line of future kernels in the last two.
     files = (*entries, KERNEL_LINE, "/etc/default/grub")
     return _program(
         plan,
@@ -164,7 +164,7 @@ def _option(name: str, value: str) -> tuple[str, ...]:
 def _grub(
     _facts: HostFacts, plan: FixPlan, root: Root
 ) -> list[Setting] | None:
-    """Return Debian's drop-in of grub-mkconfig, and the call of that."""
+    """Return Debian's drop-in for grub-mkconfig and the call of it."""
     if not (
         root.exists("usr/sbin/update-grub") is True
         and root.exists(_GRUB_CONFIG[1:]) is True
@@ -179,7 +179,7 @@ def _grub(
 
 
 def grub_text(plan: FixPlan) -> str:
-    """Return a fragment of shell that changes grub-mkconfig's variables."""
+    """Return shell code that changes grub-mkconfig's variables."""
     names = {x.partition("=")[0] for x in plan.arguments}
     removed = {f"{x.replace('_', '[-_]')}=*" for x in names} | CONTRARY
     return (
@@ -197,7 +197,7 @@ def grub_text(plan: FixPlan) -> str:
 def _kernel_install(
     facts: HostFacts, plan: FixPlan, root: Root
 ) -> list[Setting] | None:
-    """Return the line of systemd's kernel-install, and the call of that."""
+    """Return the file that systemd's kernel-install reads, and its call."""
     release, line = facts.kernel.release, plan.command_line
     if (
         root.exists("usr/bin/kernel-install") is not True
@@ -220,7 +220,7 @@ def _kernel_install(
 
 
 def _file(root: Root, path: str, text: str) -> list[Setting]:
-    """Return the file, unless it has its text."""
+    """Return the setting of a file; empty if the file is up to date."""
     if _text(root, path) == text:
         return []
     return [Setting(Kind.FILE, path, text)]
@@ -236,7 +236,7 @@ def _program(
 ) -> list[Setting]:
     """Return the call of a program, unless all entries have the arguments.
 
-    :param booted: the files that a kernel is booted by.
+    :param booted: files with the command lines that kernels boot with.
     """
     texts = (_text(root, path) or "" for path in booted)
     if all({*plan.arguments} <= {*text.split()} for text in texts):
@@ -263,7 +263,7 @@ def entries_of(root: Root) -> Iterator[str]:
 
 
 def by_hand(plan: FixPlan, root: Root) -> Iterator[Reason]:
-    """Yield what of a plan nobody but the operator can do."""
+    """Yield the parts of a plan that only the operator can carry out."""
     yield from plan.by_hand
     if plan.nova:
         options = " ".join(ini_text(plan.nova).split())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Record of what a host had before: each setting is written down first."""
+"""Record of a host's earlier settings, written before each change."""
 
 import contextlib
 import dataclasses
@@ -20,14 +20,14 @@ from sriov_rt.host.maintenance import BootOwed
 from sriov_rt.host.root import Root
 from sriov_rt.tuning.settings import Kind
 
-#: Root's alone.
+#: The record of changed settings; only root may read it.
 PLACE = "var/lib/sriov-rt-tuning"
 
 _FILE = "record.json"
 _LOCK = ".lock"
 SCHEMA_VERSION = 1
 
-#: The longest record, in bytes; the files of a boot loader are in it.
+#: The longest record, in bytes; it includes the boot loader's files.
 _MAX_RECORD = 16 * 1024 * 1024
 _PIECE = 32 * 1024
 
@@ -58,10 +58,10 @@ class RecordDamaged(exceptions.SriovRtError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """A file as it was.
+    """Earlier state of a file.
 
-    :param pieces: its bytes as Latin-1, in the lengths that a document
-        takes; None if there was no file.
+    :param pieces: its bytes as Latin-1, in strings short enough for a
+        document; None if there was no file.
     """
 
     pieces: tuple[str, ...] | None
@@ -71,7 +71,7 @@ class State:
 
     @property
     def data(self) -> bytes:
-        """Its bytes; none if there was no file."""
+        """Its bytes; empty if there was no file."""
         return "".join(self.pieces or ()).encode("latin-1")
 
 
@@ -79,7 +79,7 @@ ABSENT = State(None)
 
 
 def state(data: bytes, status: os.stat_result) -> State:
-    """Return the state of a file that is there."""
+    """Return the state of an existing file."""
     text = data.decode("latin-1")
     pieces = tuple(
         text[start : start + _PIECE] for start in range(0, len(text), _PIECE)
@@ -92,17 +92,17 @@ def state(data: bytes, status: os.stat_result) -> State:
 class Entry:
     """A setting that was changed, or is being changed.
 
-    :param boot: the kernel's name of the boot in which that was.
-    :param value: that was written; SHA-256 of a file's text, which may be
-        longer than a document takes; of a program the kernel's arguments.
-    :param before: the files as they were, by path.
-    :param after: what they had afterwards; None until that is read back, and
-        empty for a program that was killed.
+    :param boot: the kernel's boot id at the time of the change.
+    :param value: the text written; for a file its SHA-256, since the text
+        may be too long for a document; for a program the kernel arguments.
+    :param before: states of the files before the change, by path.
+    :param after: states after the change; None until they are read back,
+        and empty for a program that was killed.
     :param made: directories that were made for it, the deepest one last.
     :param undo: the CPUs that undoing it disturbs.
-    :param why: how, a clause.
-    :param command: of a program, what makes its files again.
-    :param handlers: of an interrupt, whose it was: its number comes again.
+    :param why: how it disturbs them, a clause.
+    :param command: for a program, the command that makes its files again.
+    :param handlers: for an interrupt, its handlers: numbers are reused.
     """
 
     path: str
@@ -118,12 +118,12 @@ class Entry:
     handlers: str = ""
 
     def is_owed(self, boot: str) -> bool:
-        """Return whether it counts only after another boot than this one."""
+        """Return whether it takes effect only after a reboot."""
         is_done = self.after is not None
         return self.kind is not Kind.KERNEL and self.boot == boot and is_done
 
     def is_booted(self, boot: str) -> bool:
-        """Return whether the boot that runs was made with it."""
+        """Return whether this boot was started with the setting."""
         return self.kind is not Kind.KERNEL and self.boot != boot
 
 
@@ -132,8 +132,8 @@ class Record:
     """The record of a host.
 
     :param entries: in the order in which they were written.
-    :param codes: of the Reasons that the next boot ends.
-    :param undone: the boot in which what it was booted with was undone.
+    :param codes: codes of the Reasons that the next boot resolves.
+    :param undone: id of the boot in which its own boot settings were undone.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -141,9 +141,9 @@ class Record:
     undone: str = ""
 
     def owed(self, boot: str) -> BootOwed | None:
-        """Return the boot that is owed; None for none.
+        """Return the reboot that is needed; None if none is.
 
-        :param boot: the kernel's name of the one that runs.
+        :param boot: id of the running boot.
         """
         kinds = {each.kind for each in self.entries if each.is_owed(boot)}
         if Kind.PROGRAM in kinds:
@@ -166,7 +166,7 @@ class Records:
     def read(self) -> Record:
         """Return the record.
 
-        :raises RecordDamaged: if it is none.
+        :raises RecordDamaged: if the file is not a record.
         :raises OSError: if it cannot be read.
         """
         try:
@@ -187,7 +187,7 @@ class Records:
         self.publish(record)
 
     def publish(self, record: Record) -> None:
-        """Write which boot is owed for those who may not read the record."""
+        """Publish the needed reboot for users who cannot read the record."""
         path = self._root.path / maintenance.BOOT_OWED
         found = record.owed(maintenance.boot_of(self._root))
         if found is None:
@@ -199,9 +199,9 @@ class Records:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
-        """Keep other programs from the settings; yields the lock.
+        """Lock the settings against other programs; yield the lock.
 
-        :raises TuningRuns: if one changes them.
+        :raises TuningRuns: if another program has the lock.
         :raises OSError: if the directory is not root's alone.
         """
         files.make_directory(self._directory, 0o700)
@@ -217,7 +217,7 @@ class Records:
 
 
 def was_killed(root: Root) -> bool:
-    """Return whether a run has ended in the middle of a setting."""
+    """Return whether a run was killed in the middle of a change."""
     found = Records(root)
     try:
         if all(x.after is not None for x in found.read().entries):

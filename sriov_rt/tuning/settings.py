@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Settings of a fix plan: where each is written, and whom that disturbs.
+"""Settings of a fix plan: their files, and the CPUs that a change disturbs.
 
-:data:`RULES` has the settings of a kernel that runs, the least dangerous one
-first, and that is the order in which they are written.
+:data:`RULES` has the settings of a running kernel in the order in which they
+are written: the least dangerous one comes first.
 """
 
 import dataclasses
@@ -34,9 +34,9 @@ _NETWORK = "sys/class/net"
 class Kind(enum.StrEnum):
     """Ways to change a setting.
 
-    A file of the kernel is written in place and ends with the boot. One of
-    the disk is replaced, and counts from the next boot on, as does what a
-    program makes of such files for the boot loader.
+    A file of the kernel is written in place; a reboot discards the change. A
+    file on disk is replaced and takes effect at the next boot, as do the
+    files that a program generates for the boot loader.
     """
 
     KERNEL = "kernel"
@@ -53,7 +53,7 @@ class Reach(enum.Enum):
 
 
 def _chosen(text: str) -> str:
-    """Return the word in brackets, of a file that lists all choices."""
+    """Return the word in brackets of a file that lists all choices."""
     found = re.search(r"\[(\S+)\]", text)
     return text.strip() if found is None else found[1]
 
@@ -63,10 +63,10 @@ class Rule:
     """Files of a running kernel whose change has the same effect.
 
     :param change: the CPUs that setting it disturbs.
-    :param undo: those that undoing it does.
+    :param undo: the CPUs that undoing it disturbs.
     :param why: how it disturbs them, a clause.
-    :param parse: what its text means, to compare two.
-    :param lost: what an undo does not bring back, a clause.
+    :param parse: returns the meaning of a text, to compare two texts.
+    :param lost: what an undo does not restore, a clause.
     """
 
     pattern: str
@@ -119,7 +119,7 @@ RULES = (
         parse_cpu_list,
     ),
     # softlockup_stop_all() of kernel/watchdog.c waits for a worker on each
-    # CPU of the mask; one that a realtime thread keeps never gets there.
+    # CPU of the mask; the worker never runs if a realtime thread is busy.
     Rule(
         "/proc/sys/kernel/(watchdog_cpumask|nmi_watchdog)",
         Reach.OWN,
@@ -128,7 +128,7 @@ RULES = (
         lambda text: parse_cpu_list(text) if text else text,
     ),
     # A static key (timers_update_migration() in kernel/time/timer.c): the
-    # kernel patches its code, and interrupts each CPU for it.
+    # kernel patches its code and interrupts each CPU to do so.
     Rule(
         "/proc/sys/kernel/timer_migration",
         Reach.ALL,
@@ -145,7 +145,7 @@ RULES = (
         lost="pages that were split are merged again as ksmd finds them",
     ),
     # apply_workqueue_attrs() makes new workers under locks that others
-    # wait for; seconds were seen on hosts whose CPUs were busy.
+    # wait for; on hosts with busy CPUs this took seconds.
     Rule(
         "/sys/devices/virtual/workqueue/cpumask",
         Reach.ALL,
@@ -170,21 +170,21 @@ _OTHER = Rule("", Reach.ALL, Reach.ALL, "its effect is not known")
 
 
 def rule_of(path: str) -> Rule:
-    """Return the rule of a file of the kernel."""
+    """Return the rule for a file of the kernel."""
     return next((x for x in RULES if re.fullmatch(x.pattern, path)), _OTHER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting to be made.
+    """A setting to be applied.
 
-    :param path: absolute, in the host; of a program its command line.
-    :param value: the text to write; of a program the kernel's arguments.
+    :param path: absolute path in the host; for a program its command line.
+    :param value: the text to write; for a program the kernel arguments.
     :param change: the CPUs that setting it disturbs.
-    :param undo: those that undoing it does.
-    :param why: how, a clause.
-    :param lost: what an undo does not bring back, a clause.
-    :param command: of a program.
+    :param undo: the CPUs that undoing it disturbs.
+    :param why: how it disturbs them, a clause.
+    :param lost: what an undo does not restore, a clause.
+    :param command: command of a program.
     :param undo_command: makes a program's files again after an undo.
     :param files: those that a program changes, absolute.
     :param booted: those of them that have the kernel's arguments afterwards.
@@ -206,13 +206,13 @@ class Setting:
 def of_kernel(
     facts: HostFacts, plan: FixPlan, root: Root
 ) -> Iterator[Setting]:
-    """Yield the settings that a running kernel takes and does not have.
+    """Yield the settings that a running kernel lacks and can still take.
 
-    The least dangerous one comes first. Those that only a boot changes are
-    left out, and so are swap and the clock source: to change these stops all
-    CPUs, or reads back what was swapped.
+    The least dangerous one comes first. Settings that need a reboot are left
+    out, as are swap and the clock source: changing these stops all CPUs, or
+    reads back swapped pages.
 
-    :param plan: for the host of these facts.
+    :param plan: plan for the host of these facts.
     """
     if isinstance(facts.cpus.online, Unknown) or not plan.dedicated:
         return
@@ -232,7 +232,7 @@ def of_kernel(
 def _values(
     facts: HostFacts, plan: FixPlan, root: Root
 ) -> Iterator[tuple[str, str]]:
-    """Yield the files of a plan, and what each is to have."""
+    """Yield the files of a plan and their new values."""
     for key, value in plan.sysctls.items():
         yield f"/proc/sys/{key.replace('.', '/')}", value
     if "transparent_hugepage=never" in plan.arguments:
@@ -240,7 +240,7 @@ def _values(
     if facts.kernel.nmi_watchdog is True:
         yield "/proc/sys/kernel/nmi_watchdog", "0"
     for path, value in plan.tuned.get("sysfs", {}).items():
-        # One that merges nothing has nothing to split.
+        # A KSM that merges nothing has nothing to split.
         if not path.endswith("/ksm/run") or facts.memory.ksm_run == 1:
             yield path, value
     yield from _of_cpus(plan, root)
@@ -268,7 +268,7 @@ def _of_interrupts(
     if not isinstance(default, Unknown) and default & plan.dedicated:
         yield f"{_IRQ}/default_smp_affinity", format_cpu_mask(housekeeping)
     for group in known_or(facts.irqs.groups, ()):
-        # The kernel alone moves those that it manages, and says EIO else.
+        # Managed interrupts are moved by the kernel only; writing gives EIO.
         if group.effective & plan.dedicated and group.managed is not True:
             left = group.allowed - plan.dedicated or housekeeping
             for irq in group.irqs:
@@ -291,14 +291,14 @@ def _setting(
     reach = {Reach.NONE: CpuSet(), Reach.OWN: own, Reach.ALL: online}
     change, undo, why = reach[rule.change], reach[rule.undo], rule.why
     if path in cards:
-        # A guest may have a port there.
+        # A guest may have a port of the NIC.
         change, undo = online, online
         why = "it is the interrupt of a NIC"
     return Setting(Kind.KERNEL, path, value, change, undo, why, rule.lost)
 
 
 def _own(facts: HostFacts, root: Root, path: str) -> CpuSet:
-    """Return the CPUs that a setting is of; empty for the dedicated ones."""
+    """Return the CPUs of a setting; empty stands for the dedicated ones."""
     if found := re.search(r"/cpu(\d+)/", path):
         return CpuSet((int(found[1]),))
     if found := re.search(r"/(policy\d+)/", path):

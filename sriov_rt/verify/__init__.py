@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Measurements of this host: latency, and the certificate that it earns."""
+"""Measurements of this host, and the latency certificate that they earn."""

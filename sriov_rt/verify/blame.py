@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Culprit of a sample: the output and the traces of tools, parsed.
+"""Culprit of a latency sample, from the output and traces of tools.
 
-Three sources, each total and bounded: the auto-analysis that a newer rtla
-prints (6.12 does), the trace of an older one (the events of ``osnoise``), and
-a trace of scheduler and interrupts beside cyclictest. Each becomes the times
-of those that had the CPU; the one that had it longest is the culprit.
+There are three sources: the auto-analysis that a newer rtla prints (6.12
+does), the trace of an older one (the events of ``osnoise``), and a trace of
+scheduler and interrupts beside cyclictest. Any input is accepted, up to a
+limit. Each yields how long each task had the CPU; the culprit had it longest.
 """
 
 import collections
@@ -18,18 +18,17 @@ from sriov_rt.facts import culprit
 from sriov_rt.facts.culprit import Culprit
 from sriov_rt.parse.text import masked
 
-#: The most lines of a trace that are looked at: its last.
+#: The most lines of a trace that are read: the last ones.
 MAX_LINES = 400_000
 
-#: The part of a latency that one has to have had the CPU for, at least, to be
-#: its culprit.
+#: The least part of a latency for which a culprit had the CPU.
 _LEAST = 0.1
 
-#: The kernel's stopper threads, one a CPU, run what stop_machine() is given,
-#: and nothing else of a higher priority than every thread.
+#: The kernel's stopper threads, one per CPU, run the work of stop_machine()
+#: at a higher priority than all other threads.
 _STOPPER = re.compile(r"migration/\d+:")
 
-#: The kernel's threads of interrupts: on PREEMPT_RT nearly all have one.
+#: Interrupt threads: on PREEMPT_RT nearly every interrupt has one.
 _IRQ_THREAD = re.compile(r"irq/\d+-")
 
 _IDLE = re.compile(r"(swapper/\d+|<idle>|swapper):0")
@@ -46,7 +45,7 @@ Who = tuple[str, str]
 
 
 class Sample(NamedTuple):
-    """A sample and who had its CPU, ns or any other unit in all of them."""
+    """A sample and who had its CPU; all times are in one unit, such as ns."""
 
     cpu: int
     latency: float
@@ -57,7 +56,7 @@ class Sample(NamedTuple):
 def longest(found: Sample, tool: str, per_us: float) -> Culprit:
     """Return the culprit of a sample.
 
-    :param per_us: its units in a µs.
+    :param per_us: how many of the sample's units a µs has.
     """
     latency_us = round(found.latency / per_us)
     times = sorted(found.times.items(), key=lambda each: -each[1])
@@ -82,7 +81,7 @@ def longest(found: Sample, tool: str, per_us: float) -> Culprit:
 
 
 def _name(text: str) -> str:
-    """Return a name without what steers a terminal: threads choose theirs."""
+    """Return a thread's name without control characters, cut to length."""
     return masked(text)[: culprit.MAX_NAME]
 
 
@@ -99,7 +98,7 @@ _US = re.compile(r"(\d{1,12}\.\d{1,3}) us")
 _ROW = re.compile(r"\s+(\S.*?):(\d+)\s+(?:(\d{1,12}\.\d{1,3}) us)?\s*$")
 _FRAME = re.compile(r"\s+-> (\S+)")
 
-#: A heading of the analysis to the kind of the rows below it.
+#: Headings of the analysis, and the kind of the rows below each.
 _ROWS = {
     "Blocking thread": "thread",
     "Thread interference": "thread",
@@ -152,7 +151,7 @@ class _Analysis:
             self._head = found[1]
             self._sums[self._head] = _us(found[2])
             self._from_idle |= "exit from idle" in found[2]
-            # On the line of the whole alone.
+            # Only the line of the total has it.
             self.is_whole = "(100%)" in found[2]
         elif (row := _ROW.match(line)) and self._head in _ROWS:
             name = f"{row[1]}:{row[2]}"
@@ -161,12 +160,12 @@ class _Analysis:
             self._times[_ROWS[self._head], name] += float(row[3] or 0)
 
     def charged(self) -> Mapping[Who, float]:
-        """Return who had the CPU, with the delay of the timer's interrupt."""
+        """Return who had the CPU, charged with the timer interrupt's delay."""
         times = self._times.copy()
         times["nmi", ""] += self._sums.get("NMI interference", 0.0)
         delay = self._sums.get("IRQ handler delay", 0.0)
         before = self._sums.get("Previous IRQ interference", 0.0)
-        # Longer than its own work where many timers expired in it.
+        # It includes the work of other timers that expired with it.
         own = self._sums.get("Timerlat IRQ duration", 0.0)
         times["irq", "the timer's own"] += own
         if before > delay / 2:
@@ -174,7 +173,7 @@ class _Analysis:
         elif self._from_idle or _IDLE.fullmatch(self._blocking):
             times["thread", "<idle>:0"] += delay
         elif self._blocking:
-            # It kept interrupts off that long.
+            # The blocking thread had interrupts off for that long.
             times["thread", self._blocking] += delay
         return times
 
@@ -197,12 +196,12 @@ _NOISE = re.compile(
     r"(irq|softirq|thread|nmi)_noise:\s+(?:(.*):(\d+) )?"
     r"start (\d{1,12}\.\d{9}) duration (\d{1,15}) ns"
 )
-# Of a short stack, old kernels print the frames that it lacks as 0.
+# Old kernels pad a short stack with frames of 0.
 _STACK_FRAME = re.compile(r"\s*=> (?!0$)(\S+)")
 
 
 class Line(NamedTuple):
-    """An event of a trace; its time in ns."""
+    """An event of a trace; its time is in ns."""
 
     task: str
     pid: int
@@ -245,8 +244,8 @@ def of_osnoise(trace: bytes, tool: str, cpu: int, least_us: int) -> Culprit:
     for who, start, stop in noises:
         times[who] += _shared(start, stop, began, end)
     if irq is not None and began <= irq.at:
-        # The delay of the timer's interrupt that no noise accounts for is of
-        # what had the CPU, which kept it off; that of an idle CPU is nobody's.
+        # A delay of the timer's interrupt that no noise explains is charged
+        # to the task on the CPU, which had interrupts off.
         delay = irq.at - began
         for _, start, stop in noises:
             delay -= _shared(start, stop, began, irq.at)
@@ -259,7 +258,7 @@ def _last_sample(
 ) -> tuple[int, int, Line | None, tuple[str, ...]] | None:
     """Return a sample's time and latency, its interrupt, and a stack.
 
-    :param least_ns: of the last sample above.
+    :param least_ns: return the last sample above this.
     """
     sample: tuple[int, int] | None = None
     irq: Line | None = None
@@ -287,9 +286,9 @@ def _shared(start: int, end: int, since: int, until: int) -> int:
     return max(0, min(end, until) - max(start, since))
 
 
-# A trace beside cyclictest: the events of TRACED, its clock monotonic.
+# A trace beside cyclictest: the events of TRACED, by the monotonic clock.
 
-#: Traced beside cyclictest; an event that the kernel lacks is left out.
+#: Events traced beside cyclictest; one that the kernel lacks is left out.
 TRACED = (
     "sched/sched_switch",
     "timer/hrtimer_start",
@@ -331,15 +330,15 @@ def of_schedule(
 ) -> Culprit:
     """Return the culprit in a trace of TRACED.
 
-    :param comm: of the measuring thread, whose timer says when it was due.
-    :param latency_us: of the sample; the worst in the trace is taken for it,
-        which lacks what the return to user space takes.
+    :param comm: name of the measuring thread; its timer says when it was due.
+    :param latency_us: latency of the sample. The worst wake-up in the trace
+        stands for it, without the return to user space.
     """
     lines = [line for line, _ in _lines(trace) if line.cpu == cpu]
     due: dict[int, int] = {}
     worst: tuple[int, int] | None = None
     for line in lines:
-        # By its id: the trace may lack the names of threads.
+        # Threads are matched by id: the trace may lack their names.
         if found := _EXPIRES.search(line.text):
             due[line.pid] = int(found[1])
         elif found := _SWITCH.search(line.text):
@@ -361,7 +360,7 @@ def of_schedule(
 
 
 def _times(lines: list[Line], since: int, until: int) -> Mapping[Who, float]:
-    """Return for how long each had a CPU, ns; of nested ones the inner."""
+    """Return how long each task had the CPU, ns; the innermost counts."""
     times: dict[Who, float] = collections.defaultdict(float)
     thread: Who = ("thread", f"{lines[0].task}:{lines[0].pid}")
     inside: list[tuple[str, Who]] = []

@@ -2,7 +2,7 @@
 
 """Bounds on latencies that were not measured, from those that were.
 
-A maximum of N independent samples says that a further one exceeds it with a
+After N independent samples a further one exceeds their maximum with a
 probability below ``1 - (1 - c) ** (1 / N)`` at confidence c; at 95 % that is
 about 3 / N (the "rule of three"). Beyond that only extreme-value statistics
 say anything, and only where their conditions hold: samples that are
@@ -17,19 +17,19 @@ import itertools
 import math
 from collections.abc import Sequence
 
-#: Of every statement made here.
+#: Confidence of every statement in this module.
 CONFIDENCE = 0.95
 
 #: The fewest maxima that a fit is made from.
 MIN_BLOCKS = 100
 
-#: The most blocks that are looked at; more are joined.
+#: The most blocks of a fit; if there are more, neighbours are joined.
 MAX_BLOCKS = 1000
 
 #: Two-sided quantile of the standard normal distribution at 95 %.
 _Z = 1.96
 
-#: The greatest distance of the quantiles of a fit from those measured, as a
+#: The greatest distance of a fit's quantiles from the measured ones, as a
 #: part of the measured range.
 _MAX_QQ = 0.15
 
@@ -41,7 +41,8 @@ class Estimate:
     :param bound_us: latency that a run of the same length exceeds with a
         probability of at most 5 %; never below the measured maximum. None
         where the conditions of the estimate do not hold.
-    :param refused: the test that failed, one clause; empty with a bound.
+    :param refused: the test that failed, one clause; empty if there is a
+        bound.
     """
 
     bound_us: int | None
@@ -53,10 +54,11 @@ class Bound:
     """Measured maximum of one CPU, and its bounds.
 
     :param max_us: the worst sample, µs.
-    :param probability: that a further sample is worse, at most, at 95 %.
-    :param once_in_s: seconds in which a worse one is expected less than
-        once, at 95 %.
-    :param estimate: of a longer run.
+    :param probability: upper bound, at 95 %, of the probability that a
+        further sample is worse.
+    :param once_in_s: seconds in which less than one worse sample is
+        expected, at 95 %.
+    :param estimate: extreme-value estimate for a longer run.
     """
 
     max_us: int
@@ -75,7 +77,7 @@ def of(
     """Return the bound of one CPU.
 
     :param max_us: the worst sample, µs.
-    :param samples: at least one.
+    :param samples: number of samples, at least one.
     :param duration_s: how long they took.
     :param maxima_us: the worst of each second, in order.
     """
@@ -123,7 +125,7 @@ def estimate(maxima_us: Sequence[int], measured_us: int) -> Estimate:
     )
     if worst > max(_MAX_QQ * span, 1.0):
         return Estimate(None, "the maxima do not follow the fit")
-    # The worst of as many blocks again stays below it in 95 % of runs.
+    # In 95 % of runs with as many blocks the worst stays below this.
     of_all = CONFIDENCE ** (1 / len(ordered))
     found = quantile(of_all, location, scale, shape)
     return Estimate(max(math.ceil(found), measured_us))
@@ -168,15 +170,15 @@ def quantile(
 
 
 def _joined(values: Sequence[int]) -> Sequence[int]:
-    """Return the maxima of blocks that are longer, and fewer."""
+    """Return the maxima of fewer, longer blocks."""
     size = -(-len(values) // MAX_BLOCKS)
-    # What is left over at the end is no whole block.
+    # The remainder at the end is not a whole block.
     whole = len(values) // size * size
     return [max(values[i : i + size]) for i in range(0, whole, size)]
 
 
 def _trend(values: Sequence[int]) -> str:
-    """Mann and Kendall's test: do they rise or fall with time?"""
+    """Mann and Kendall's test: do the values rise or fall with time?"""
     n = len(values)
     score = 0
     for i, each in enumerate(values):
@@ -196,7 +198,7 @@ def _trend(values: Sequence[int]) -> str:
 
 
 def _runs(values: Sequence[int]) -> str:
-    """Wald and Wolfowitz's test: are they independent of their order?"""
+    """Wald and Wolfowitz's test: are the values in random order?"""
     middle = sorted(values)[len(values) // 2]
     signs = [each > middle for each in values if each != middle]
     above = sum(signs)
@@ -213,7 +215,7 @@ def _runs(values: Sequence[int]) -> str:
 
 
 def _drift(values: Sequence[int]) -> str:
-    """Kolmogorov and Smirnov's test of the first half and the second."""
+    """Kolmogorov and Smirnov's test of the first half against the second."""
     half = len(values) // 2
     first, second = sorted(values[:half]), sorted(values[half:])
     points = sorted(set(values))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A sample above the bound, as a ticket: kept when it was seen.
+"""Tickets of samples above the bound.
 
-A ticket has the bound, the sample, its culprit, what had changed since the
-certificate was issued, and who was on the CPU. It lies with the measurements,
-and ``verify report`` shows it.
+A ticket is written when the sample is seen. It has the bound, the sample, its
+culprit, what had changed since the certificate was issued, and the threads on
+the CPU. It is kept with the measurements, and ``verify report`` shows it.
 """
 
 import dataclasses
@@ -31,10 +31,10 @@ PATTERN = "breach-*.json"
 #: The longest file, in bytes.
 MAX_FILE = 64 * 1024
 
-#: Threads of a ticket.
+#: The most threads in a ticket.
 MOST_THREADS = 16
 
-#: Tickets that are kept; of more, the oldest are removed.
+#: Tickets that are kept; older ones are removed.
 MOST = 32
 
 
@@ -43,13 +43,13 @@ class Breach:
     """A sample above the bound.
 
     :param at: Unix time in seconds.
-    :param cpu: whose sample it is.
+    :param cpu: CPU of the sample.
     :param bound_us: the bound that it exceeds.
     :param sample_us: the sample.
     :param issued_at: when the certificate was issued, Unix time.
-    :param changed: what is not as it was then, a clause each.
-    :param compared: how many conditions and packages that was looked at for.
-    :param on_cpu: who else was on the CPU, a clause each.
+    :param changed: what has changed since then, a clause each.
+    :param compared: number of conditions and packages that were compared.
+    :param on_cpu: threads that were on the CPU, a clause each.
     """
 
     at: float
@@ -72,7 +72,7 @@ def observe(
     culprit: Culprit,
     bound_us: int,
 ) -> Breach:
-    """Return the ticket of a sample that was seen just now.
+    """Return the ticket of a sample that has just been seen.
 
     :param found: the certificate that the sample contradicts.
     """
@@ -105,7 +105,7 @@ def observe(
 def occupants(root: Root, cpu: int) -> tuple[str, ...]:
     """Return the threads that ran on a CPU last, a clause each.
 
-    Those of the measurement itself are among them.
+    Threads of the measurement itself are included.
     """
     found = occupancy.on_cpus(root, {}, CpuSet((cpu,)))
     return tuple(
@@ -157,6 +157,6 @@ def rows(found: Breach) -> Iterator[tuple[str, str]]:
 
 
 def _date(seconds: float) -> str:
-    # A file may have any number.
+    # A file may contain any number.
     found = time.gmtime(min(max(seconds, 0), 2**40))
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", found)

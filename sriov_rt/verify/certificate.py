@@ -31,11 +31,11 @@ from sriov_rt.verify.tools import CERTIFYING
 
 LOG = logging.getLogger(__name__)
 
-#: The shortest run of each of these that earns one, in seconds: as long as
-#: the profile ovirt measures.
+#: The shortest run of each certifying tool, in seconds: as long as the
+#: profile ovirt measures.
 MIN_DURATION_S = 15 * 60
 
-#: How long one counts by default: 30 days.
+#: How long a certificate is valid by default: 30 days.
 VALIDITY_S = 30 * 24 * 3600
 
 
@@ -43,11 +43,12 @@ VALIDITY_S = 30 * 24 * 3600
 class Subject:
     """Host that a certificate is issued for.
 
-    :param host: its name, for people.
+    :param host: the host's name, for people.
     :param kernel: its kernel's release.
     :param cpus: the isolated CPUs.
-    :param conditions: what it hangs on, before and after the measurement.
-    :param packages: of its virtualization, each a name and a version.
+    :param conditions: what the certificate depends on, before and after the
+        measurement.
+    :param packages: virtualization packages, each a name and a version.
     """
 
     host: str
@@ -72,7 +73,7 @@ def issue(
     """Return the certificate that measurements earn.
 
     :param now: Unix time in seconds.
-    :raises CertificateRefused: if they earn none, with each reason.
+    :raises CertificateRefused: if they earn none, with all reasons.
     """
     reasons = list(refused(subject, measurements, load, min_duration_s))
     if validity_s > certificate.MAX_VALIDITY_S:
@@ -106,7 +107,7 @@ def issue(
 
 
 def prepare(root: pathlib.Path) -> None:
-    """Check that a certificate can be written, before hours are spent.
+    """Check that a certificate can be written, before hours of measuring.
 
     :param root: of the host, ``/``.
     :raises OSError: if it can't.
@@ -118,11 +119,11 @@ def prepare(root: pathlib.Path) -> None:
 
 
 def write(found: Certificate, root: pathlib.Path) -> pathlib.Path:
-    """Write a certificate, so that it is there as a whole or not at all.
+    """Write a certificate atomically.
 
     :param root: of the host, ``/``.
     :returns: its path.
-    :raises OSError: if it can't be written; then the one before is there.
+    :raises OSError: if it can't be written; the previous one is kept then.
     """
     path = root / certificate.PATH
     files.make_directory(path.parent)
@@ -144,7 +145,7 @@ def withdraw(
     root: pathlib.Path,
     culprit: Culprit | None = None,
 ) -> None:
-    """Write down that a certificate counts no more.
+    """Record that a certificate is withdrawn.
 
     Where its disk takes no data, it is written to memory, and the certificate
     renamed for the time after this boot: that takes no room. :func:`retry`
@@ -209,7 +210,7 @@ def refused(
     load: Load,
     min_duration_s: float = MIN_DURATION_S,
 ) -> Iterator[str]:
-    """Yield why measurements earn no certificate, a sentence each."""
+    """Yield the reasons against a certificate, a sentence each."""
     if not load.certifies:
         yield (
             f"measured under the load '{load.name}': an idle host says "

@@ -23,8 +23,8 @@ from sriov_rt.verify.tools import TOOLS
 class Collection:
     """Results of one directory.
 
-    :param label: for people: its name, or more of its path where two are
-        called the same.
+    :param label: for people: the directory's name, or more of its path where
+        two have the same name.
     """
 
     label: str
@@ -35,7 +35,7 @@ class Collection:
 
     @property
     def emulated(self) -> bool:
-        """Whether any of it was measured on an emulated host."""
+        """Whether any result was measured on an emulated host."""
         return (
             any(each.emulated for each in self.latency.values())
             or any(each.emulated for each in self.disk)
@@ -45,11 +45,11 @@ class Collection:
 
 
 def read(directories: Iterable[pathlib.Path]) -> list[Collection]:
-    """Return the results of directories, in their order.
+    """Return the results of directories, in the same order.
 
-    Files that are not ours are passed over.
+    Other files are ignored.
 
-    :raises NothingMeasured: if one has nothing.
+    :raises NothingMeasured: if a directory has no results.
     """
     paths = list(directories)
     names = [each.absolute().name for each in paths]
@@ -91,7 +91,7 @@ _ROWS = 16
 def histogram(cpu: CpuLatency) -> Iterator[str]:
     """Yield the histogram of a CPU as lines of text, its bars logarithmic.
 
-    The last line is of the samples above the last bucket.
+    The last line counts the samples above the last bucket.
     """
     if not cpu.histogram:
         return
@@ -110,7 +110,7 @@ def histogram(cpu: CpuLatency) -> Iterator[str]:
         rows.append((f">{most}", cpu.overflows))
     longest = max((len(str(count)) for _, count in rows), default=1)
     for label, count in rows:
-        # A digit more is a step of the same length.
+        # Each further digit makes the bar longer by the same step.
         size = len(str(count)) - 1 + count / 10 ** len(str(count))
         bar = "#" * max(1, round(_WIDTH * size / longest))
         yield f"{label:>12} µs {count:>14,} {bar}"

@@ -2,9 +2,9 @@
 
 """Differences between two measurements, and whether they are certain.
 
-A latency is compared by what exceeds a value, so that no shape is assumed: if
-both had the same latencies, how often would all of the worst samples be in
-the second? A figure with a standard error is compared by that.
+Latencies are compared by the samples above a value, without assuming a
+distribution: if both had the same latencies, how often would all of the worst
+samples be in the second? Other figures are compared by their standard errors.
 """
 
 import dataclasses
@@ -22,14 +22,14 @@ from sriov_rt.verify.results import Result
 #: Two-sided quantile of the standard normal distribution at 95 %.
 Z = 1.96
 
-#: The probability below which a difference is no chance.
+#: The probability below which a difference is not due to chance.
 ALPHA = 0.05
 
-#: The part of a figure that it may differ by where its error is not known,
-#: or is smaller: consecutive seconds are no independent samples.
+#: The least relative error of a figure, used where its own is unknown or
+#: smaller: consecutive seconds are not independent samples.
 _LEAST_ERROR = 0.02
 
-#: The part of samples that the compared quantile is above.
+#: The compared quantile of the samples.
 QUANTILE = 0.9999
 
 COLUMNS = ("What", "Before", "After", "Difference", "Uncertainty", "Verdict")
@@ -39,10 +39,10 @@ COLUMNS = ("What", "Before", "After", "Difference", "Uncertainty", "Verdict")
 class Difference:
     """One figure of both measurements.
 
-    :param uncertainty: what the difference may be by chance, in its unit;
-        or a sentence where it has none.
+    :param uncertainty: size that the difference may have by chance, in its
+        unit; or a sentence where that is unknown.
     :param worse: whether the second is worse by more than chance.
-    :param better: likewise better.
+    :param better: whether the second is better by more than chance.
     """
 
     what: str
@@ -94,7 +94,7 @@ def differences(before: Collection, after: Collection) -> Iterator[Difference]:
 
 
 def lacking(before: Collection, after: Collection) -> Iterator[str]:
-    """Yield what the second lost, and what does not count, a clause each."""
+    """Yield results that are missing or invalid in the second, as clauses."""
     for tool, first in before.latency.items():
         second = after.latency.get(tool)
         left = _measured(first) - (_measured(second) if second else CpuSet())
@@ -113,18 +113,18 @@ def lacking(before: Collection, after: Collection) -> Iterator[str]:
 
 
 def _measured(found: Result) -> CpuSet:
-    """Return the CPUs with a sample."""
+    """Return the CPUs with samples."""
     return CpuSet(x.cpu for x in found.measurement.cpus if x.samples)
 
 
 def _number(value: float, digits: int, sign: str = "") -> str:
-    """Return a number in so many digits, or all of those before the point."""
+    """Return a number with some digits, or all those before the point."""
     whole = abs(value) >= 10 ** (digits - 1)
     return format(value, f"{sign}.0f" if whole else f"{sign}.{digits}g")
 
 
 def row(found: Difference) -> tuple[str, ...]:
-    """Return a difference as COLUMNS has it."""
+    """Return a difference as a row with COLUMNS."""
     verdict = "worse" if found.worse else "better" if found.better else "same"
     uncertainty = found.uncertainty
     if not isinstance(uncertainty, str):
@@ -149,7 +149,7 @@ def latency(
 ) -> Iterator[Difference]:
     """Yield the differences of a CPU's maximum and of a quantile, in µs.
 
-    :param name: of the CPU, for a person; both have samples of it.
+    :param name: name of the CPU, for people; both have samples of it.
     """
     above, rarer = exceeding(after, before.max_us), 0
     if after.max_us < before.max_us:
@@ -182,14 +182,14 @@ def latency(
 
 
 def chance(count: int, share: float) -> float:
-    """Return how likely the worst samples are all in one by chance."""
+    """Return how likely all of the worst samples are in one by chance."""
     return math.pow(share, count) if count else 1.0
 
 
 def exceeding(found: CpuLatency, limit_us: int) -> int:
     """Return a lower bound of samples above a limit.
 
-    Those above the last bucket are only known to be above that.
+    Of samples above the last bucket only that much is known.
     """
     count = sum(each[1] for each in found.histogram if each[0] > limit_us)
     last = found.histogram[-1][0] if found.histogram else 0
@@ -203,7 +203,7 @@ def exceeding(found: CpuLatency, limit_us: int) -> int:
 def quantile(found: CpuLatency) -> tuple[float, float] | None:
     """Return a quantile and half the width of its interval at 95 %.
 
-    None where it is above the last bucket, or has too few samples above it.
+    None if it is above the last bucket or has too few samples above it.
     """
     total = found.samples
     spread = Z * math.sqrt(total * QUANTILE * (1 - QUANTILE))
@@ -228,7 +228,7 @@ def _figure(
     after: tuple[float, float],
     unit: str,
 ) -> Difference:
-    """Compare figures of which more is better, each with its error."""
+    """Compare two figures with errors; the larger one is better."""
     errors = [max(error, _LEAST_ERROR * x) for x, error in (before, after)]
     uncertainty = Z * math.hypot(*errors)
     change = after[0] - before[0]

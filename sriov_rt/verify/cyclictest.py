@@ -2,9 +2,9 @@
 
 """cyclictest of rt-tests: how late a thread wakes up.
 
-Its JSON is that of rt-tests 2.x (``file_version`` 1). With ``-v`` it prints
-each sample as ``thread:cycle:latency`` besides, of which the worst of each
-second is kept: a histogram has lost the time.
+Its JSON is that of rt-tests 2.x (``file_version`` 1). With ``-v`` it also
+prints each sample as ``thread:cycle:latency``. The worst of each second is
+kept, since the histogram has no times.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from sriov_rt.verify.measurement import Step
 #: housekeeping CPU.
 MAX_SNAPSHOTS = 32
 
-#: A thread, a cycle and a latency in µs, as -v prints them.
+#: A thread, a cycle and a latency in µs, as printed with -v.
 _SAMPLE = re.compile(rb"\s*(\d{1,5}):\s*\d{1,15}:\s*(\d{1,10})")
 
 _NO_TRACE = "there is no tracefs at /sys/kernel/tracing to trace it with"
@@ -38,11 +38,11 @@ _NOT_TRACED = "the sample was not seen in time to keep its trace"
 
 
 class Maxima:
-    """Worst sample of each second and thread, from the output of -v.
+    """Worst sample of each second and thread, from the output with -v.
 
-    Total: a line that is no sample is passed over.
+    Lines that are not samples are ignored.
 
-    :param interval_us: between two samples.
+    :param interval_us: time between two samples.
     """
 
     def __init__(self, interval_us: int) -> None:
@@ -50,7 +50,7 @@ class Maxima:
         self._found: dict[int, list[int]] = {}
 
     def feed(self, lines: Iterable[bytes]) -> None:
-        """Take in lines."""
+        """Process some lines."""
         for line in lines:
             parts = line.split(b":")
             if len(parts) != 3:
@@ -63,7 +63,7 @@ class Maxima:
                 continue
             found = self._found.setdefault(thread, [])
             second = cycle // self._per_second
-            # Samples come in their order; a gap is a second without any.
+            # Samples come in order; a gap is a second without samples.
             if second == len(found):
                 found.append(latency)
             elif found and second >= len(found) - 1:
@@ -96,7 +96,7 @@ class Cyclictest(ProgramTool):
 
     @contextlib.contextmanager
     def beside(self, root: Root, cpus: Cpus) -> Iterator[None]:
-        """Trace the CPUs where a bound is given."""
+        """Trace the measured CPUs if there is a bound."""
         self._cpus = tuple(sorted(cpus.measured))
         if self.bound_us is None:
             yield
@@ -129,7 +129,7 @@ class Cyclictest(ProgramTool):
         )
 
     def feed(self, lines: list[bytes]) -> None:
-        """Take in the samples that -v prints."""
+        """Process the samples that are printed with -v."""
         self._maxima.feed(lines)
         if self._recorder is None or self.bound_us is None:
             return

@@ -3,9 +3,8 @@
 """Disk measurements: clients and patterns of StackHPC, block sizes of CERN.
 
 Each cell of the matrix is one run of fio and one file of results, so that a
-run can be resumed. All files are in the directory that was given: results
-beside each other, and the data that fio reads and writes in one below, which
-is removed at the end.
+run can be resumed. All files are in the given directory. The data that fio
+reads and writes is in a subdirectory, which is removed at the end.
 """
 
 import dataclasses
@@ -35,29 +34,29 @@ from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.errors import RunFailed
 from sriov_rt.verify.errors import TargetUnusable
 
-#: Begins the name of each file of results.
+#: Prefix of each result file's name.
 PREFIX = "disk-"
 
-#: Where fio's files are, below the directory.
+#: Subdirectory of fio's files.
 DATA = "data"
 
-#: Clients that StackHPC measured with, and workers of each.
+#: Numbers of clients that StackHPC measured with, and workers per client.
 CLIENTS = (1, 8, 64)
 WORKERS = 4
 
 #: Block sizes of the sweep, in bytes.
 BLOCKS = tuple(4096 << number for number in range(9))
 
-#: The suites, and whose parameters they have.
+#: The suites: the matrix of StackHPC and the sweep of CERN.
 MATRIX = "matrix"
 SWEEP = "sweep"
 SUITES = (MATRIX, SWEEP)
 
-#: The place that is this host or guest, by its file system's name, and the
-#: one that is namespaces of their own on it.
+#: Place of a run in namespaces of its own on this host or guest; other places
+#: are named after their file system.
 CONTAINER = "container"
 
-#: The namespaces of a container, with the directory as its volume.
+#: Command that makes a container's namespaces, with the directory as volume.
 _CONTAINER = (
     "unshare",
     "--mount",
@@ -70,16 +69,16 @@ _CONTAINER = (
     "--net",
 )
 
-#: Seconds that a run may take on top of its runtime, and on top of the time
-#: that its files take to be laid out at 50 MB/s.
+#: Seconds that a run may take on top of its runtime and of the time to lay
+#: out its files, at this many bytes per second.
 _SLACK_S = 120.0
 _LAYOUT = 50e6
 
 #: Bytes that have to stay free.
 _SPARE = 64 * 1024 * 1024
 
-#: MiB of each worker's file unless another size is named: what fits, in
-#: steps of two, and the data of all takes no more than this part of the room.
+#: Default sizes of each worker's file, in MiB: the first is taken with which
+#: all data takes at most this part of the free space.
 SIZES = tuple(1024 >> number for number in range(11))
 _PART = 0.25
 
@@ -147,7 +146,7 @@ class FileSystem:
     """The file system that a directory is on.
 
     :param kind: its type, such as ``ext4``.
-    :param options: of the mount and of the file system.
+    :param options: options of the mount and of the file system.
     """
 
     kind: str
@@ -155,7 +154,7 @@ class FileSystem:
     options: tuple[str, ...]
 
     def place(self, emulated: bool) -> str:
-        """Return the name of a place that is attached like that."""
+        """Return the name of the place with this file system."""
         if self.kind == "virtiofs":
             dax = any(each.startswith("dax") for each in self.options)
             dax = dax and "dax=never" not in self.options
@@ -171,9 +170,9 @@ class FileSystem:
 
 
 def file_system(directory: pathlib.Path) -> FileSystem:
-    """Return the file system of a directory, by /proc/self/mountinfo.
+    """Return the file system of a directory, from /proc/self/mountinfo.
 
-    :raises TargetUnusable: if that does not say.
+    :raises TargetUnusable: if it is not listed there.
     """
     device = directory.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
@@ -196,16 +195,16 @@ def file_system(directory: pathlib.Path) -> FileSystem:
 def place_of(directory: pathlib.Path, root: Root) -> str:
     """Return the name of the place where a directory is, or will be.
 
-    :raises TargetUnusable: if nothing says.
+    :raises TargetUnusable: if its file system is unknown.
     """
     existing = _existing(directory)
     return file_system(existing).place(conditions.emulated(root))
 
 
 def data_size(some: Iterable[Cell]) -> int:
-    """Return the bytes that the data of all cells takes at most.
+    """Return the most bytes that the data of all cells takes.
 
-    The files of one suite are those of the next cell as well.
+    Cells of one suite reuse the same files.
     """
     suites: dict[str, int] = {}
     for cell in some:
@@ -225,7 +224,7 @@ def missing(some: Iterable[Cell]) -> Iterator[tuple[str, str]]:
 
 
 def extent(some: Sequence[Cell], directory: pathlib.Path) -> str:
-    """Return how long cells take and how much they write, a line."""
+    """Return how long cells take and how much they write, as one line."""
     whole = sum(each.duration_s for each in some)
     free = _free(directory)
     return (
@@ -249,9 +248,9 @@ def cells(
 ) -> Iterator[Cell]:
     """Yield the cells of a measurement, each place in turn.
 
-    :param clients: of the matrix.
-    :param patterns: of the matrix.
-    :param size_mib: of each worker's file.
+    :param clients: numbers of clients in the matrix.
+    :param patterns: patterns of the matrix.
+    :param size_mib: size of each worker's file.
     """
     for suite in suites:
         if suite == MATRIX:
@@ -269,7 +268,7 @@ def cells(
                 )
                 yield Cell(suite, place, count, job)
             continue
-        # As CERN: many readers, and one writer; one request in flight.
+        # As CERN did: many readers or one writer, one request in flight.
         for (pattern, workers), block, place in itertools.product(
             (("randread", 512), ("write", 1)), BLOCKS, places
         ):
@@ -290,8 +289,8 @@ def fitted(
 ) -> list[Cell]:
     """Return cells whose data fits the file system of a directory.
 
-    :param make: makes the cells for a file's size.
-    :param resume: keep to the size of the results that are there.
+    :param make: makes the cells for a size of files.
+    :param resume: keep the file size of existing results.
     """
     known = [each.cell.job.size_mib for each in Target(directory).all()]
     if resume and known:
@@ -303,7 +302,7 @@ def fitted(
 
 
 class Target(matrix.Results[Measured]):
-    """Directory of a measurement: its results, and fio's files for a time.
+    """Directory of a measurement: its results and, meanwhile, fio's files.
 
     :param directory: made if it is missing.
     """
@@ -315,9 +314,9 @@ class Target(matrix.Results[Measured]):
     def check(self, size: int, *, resume: bool) -> None:
         """Check it; nothing is written.
 
-        :param size: bytes that the data takes at most.
-        :param resume: whether results may be there.
-        :raises TargetUnusable: if it is no empty directory, or has no room.
+        :param size: the most bytes that the data takes.
+        :param resume: whether it may have results.
+        :raises TargetUnusable: if it is not an empty directory or lacks space.
         """
         try:
             present = {each.name for each in self.directory.iterdir()}
@@ -352,7 +351,7 @@ class Target(matrix.Results[Measured]):
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def _check_data(self) -> None:
-        """Refuse data that fio did not leave: it would be written over."""
+        """Refuse files that are not fio's: they would be overwritten."""
         if not stat.S_ISDIR(self._data.lstat().st_mode):
             raise self._unusable(f"'{DATA}' in it is no directory")
         for each in self._data.iterdir():
@@ -373,7 +372,7 @@ class Target(matrix.Results[Measured]):
             )
 
     def data(self) -> pathlib.Path:
-        """Return where fio's files are; it is made."""
+        """Make and return the directory of fio's files."""
         self._data.mkdir(exist_ok=True)
         return self._data
 
@@ -435,9 +434,9 @@ def _measure(
 ) -> tuple[str, fio.Figures]:
     """Run fio once, and return its version and its figures.
 
-    :raises KeyboardInterrupt: after Ctrl-C, when it has ended.
+    :raises KeyboardInterrupt: after Ctrl-C, once fio has ended.
     :raises RunFailed: if it fails.
-    :raises OutputInvalid: if its output is none.
+    :raises OutputInvalid: if its output is not understood.
     """
     lines = process.Lines(fio.MAX_OUTPUT)
     limit = cell.job.runtime_s + _SLACK_S + cell.job.data_size / _LAYOUT
@@ -450,7 +449,7 @@ def _measure(
 
 
 def _existing(directory: pathlib.Path) -> pathlib.Path:
-    """Return a directory, or the nearest above it that is there."""
+    """Return a directory, or its nearest existing parent."""
     found = directory.absolute()
     while not found.exists():
         found = found.parent
@@ -458,7 +457,7 @@ def _existing(directory: pathlib.Path) -> pathlib.Path:
 
 
 def _free(directory: pathlib.Path) -> int:
-    """Return the bytes that are free where a directory is, or will be."""
+    """Return the free bytes where a directory is, or will be."""
     found = os.statvfs(_existing(directory))
     return found.f_bavail * found.f_frsize
 
@@ -472,7 +471,7 @@ def _index(known: Sequence[str], name: str) -> int:
 
 
 def _order(measured: Measured) -> tuple[object, ...]:
-    """Return a sort key: a container follows the place that it is on."""
+    """Return a sort key: a container follows the place that it runs on."""
     cell = measured.cell
     return (
         _index(SUITES, cell.suite),
@@ -492,7 +491,7 @@ def _key(measured: Measured, *, contained: bool | None = None) -> Hashable:
 
 
 def _parity(measured: Measured, known: Mapping[Hashable, Measured]) -> str:
-    """Return the IOPS of a container beside those of the place it is on."""
+    """Return a container's IOPS as a percentage of those of its place."""
     base = known.get(_key(measured, contained=False))
     if measured.cell.place != CONTAINER or base is None or not base.figures:
         return "-"
@@ -517,13 +516,13 @@ def _published(measured: Measured) -> str:
     if cell.place != CONTAINER:
         return "-"
     if cell.suite == MATRIX:
-        # StackHPC has plots, and one sentence on them.
+        # StackHPC published plots, and one sentence about them.
         return "about 100 %"
     key = (cell.job.pattern, cell.job.block)
     return _CERN.get(key, "99 to 101 %")
 
 
-#: CERN's tables of what was not within 1 %: IOPS of a container.
+#: IOPS of a container where CERN's tables differ from bare metal by over 1 %.
 _CERN = {
     ("randread", 32768): "52.1 %",
     ("write", 32768): "80.3 %",
@@ -531,7 +530,7 @@ _CERN = {
 
 
 def same_way(cell: Cell) -> str:
-    """Return "yes" if a cell is as published; else the differences."""
+    """Return "yes" if a cell is as published; otherwise the differences."""
     if cell.suite == SWEEP:
         return "no: a file system, not a raw NVMe drive; namespaces, not LXC"
     job = cell.job
@@ -547,7 +546,7 @@ def same_way(cell: Cell) -> str:
     return f"no: {', '.join(ways)}" if ways else "yes"
 
 
-#: StackHPC's files, and how long each of its runs took.
+#: Size of StackHPC's files, and seconds of each of its runs.
 _SIZE_MIB = 32 * 1024
 _RUNTIME_S = 30
 

@@ -10,7 +10,7 @@ from sriov_rt import exceptions
 class ToolsMissing(exceptions.SriovRtError):
     """Programs that measure are not installed.
 
-    :param programs: pairs of a program and the Debian package that has it.
+    :param programs: pairs of a program and its Debian package.
     """
 
     def __init__(self, programs: Sequence[tuple[str, str]]) -> None:
@@ -50,7 +50,7 @@ class RunFailed(exceptions.SriovRtError):
 
 
 class HotplugRefused(exceptions.SriovRtError):
-    """A guest whose vCPUs can't be plugged and unplugged.
+    """A guest's vCPUs can't be plugged and unplugged.
 
     :param domain: its name or UUID.
     :param problem: why, and what to do.
@@ -87,7 +87,7 @@ class CpusOffline(exceptions.SriovRtError):
 
 
 class TargetUnusable(exceptions.SriovRtError):
-    """A directory that can't be measured in.
+    """A directory cannot be used for a measurement.
 
     :param problem: what is wrong with it, and what to do.
     """
@@ -99,7 +99,7 @@ class TargetUnusable(exceptions.SriovRtError):
 
 
 class NothingMeasured(exceptions.SriovRtError):
-    """A directory without results."""
+    """A directory has no results."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -110,7 +110,7 @@ class NothingMeasured(exceptions.SriovRtError):
 
 
 class NothingInCommon(exceptions.SriovRtError):
-    """Two measurements without a figure that both have."""
+    """Two measurements have no figure in common."""
 
     def __init__(self, before: str, after: str) -> None:
         super().__init__(
@@ -140,7 +140,7 @@ class Busy(exceptions.SriovRtError):
 
 
 class CertificateRefused(exceptions.SriovRtError):
-    """A measurement that earns no certificate.
+    """A measurement earns no certificate.
 
     :param reasons: why, a sentence each.
     """
@@ -167,9 +167,9 @@ class CertificateUnusable(exceptions.SriovRtError):
 
 
 class NotComparable(exceptions.SriovRtError):
-    """A measurement was made otherwise than that of the certificate.
+    """A measurement was not made like that of the certificate.
 
-    :param tool: which both have run.
+    :param tool: tool of both measurements.
     """
 
     def __init__(self, tool: str, what: str, before: str, after: str) -> None:

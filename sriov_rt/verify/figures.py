@@ -2,9 +2,9 @@
 
 """Figures of this host's last certificates.
 
-A certificate names the worst latency of each CPU; what a later measurement is
-compared with is the whole distribution. It is kept beside the certificate,
-whatever becomes of that: it may be withdrawn, expire or be replaced.
+A certificate has only the worst latency of each CPU, but later measurements
+are compared with the whole distribution. So that is kept as well, even after
+the certificate is withdrawn, expires or is replaced.
 """
 
 import logging
@@ -22,10 +22,10 @@ from sriov_rt.verify.results import Results
 
 LOG = logging.getLogger(__name__)
 
-#: Below the root of a host; a directory for each certificate.
+#: Figures below a host's root, in a directory for each certificate.
 PATH = pathlib.Path("var/lib/sriov-rt-verify/figures")
 
-#: Certificates whose figures are kept.
+#: Number of certificates whose figures are kept.
 MOST = 4
 
 
@@ -34,8 +34,7 @@ def keep(
 ) -> None:
     """Keep the figures of a certificate, and drop the oldest ones.
 
-    Without them the host has a certificate all the same: that they cannot be
-    written is logged.
+    If they cannot be written, that is logged, and the certificate stays valid.
 
     :param root: of the host, ``/``.
     :param issued_at: Unix time in seconds.
@@ -46,7 +45,7 @@ def keep(
         for each in found:
             kept.put(each)
         others = [x for x in _directories(root) if x.name != name]
-        # The clock may have been ahead: the others then look newer.
+        # If the clock was ahead before, the others look newer.
         for old in others[MOST - 1 :]:
             shutil.rmtree(old)
     except OSError as error:
@@ -61,8 +60,7 @@ def keep(
 def last(root: pathlib.Path, after: Collection) -> Collection:
     """Return the figures of the last certificate before a measurement.
 
-    A measurement that has earned a certificate itself is among them, and is
-    not compared with itself.
+    If the measurement earned a certificate itself, that one is left out.
 
     :raises SriovRtError: if there are none.
     """
@@ -74,7 +72,7 @@ def last(root: pathlib.Path, after: Collection) -> Collection:
         try:
             (found,) = collection.read([directory])
         except errors.NothingMeasured:
-            continue  # of a kill before the first file was whole
+            continue  # left by a run that was killed while writing
         if found.latency and all(
             each.measurement.started_at < began
             for each in found.latency.values()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""fio: how fast a file system takes and gives data, and how late."""
+"""fio: bandwidth, IOPS and latency of a file system."""
 
 import dataclasses
 import math
@@ -18,21 +18,21 @@ from sriov_rt.verify.tool_json import table
 TOOL = "fio"
 PACKAGE = "fio"
 
-#: What is read and written in what order, as ``--rw`` has it.
+#: Patterns of reads and writes, as values of ``--rw``.
 PATTERNS = ("read", "randread", "write", "randwrite")
 
-#: The longest output; that of one group with its bins takes 100 kB.
+#: The longest output, in bytes; one group with its bins takes 100 kB.
 MAX_OUTPUT = 16 * 1024 * 1024
 
-#: The part of the time of all workers that has to be measured: one that
-#: died is missing.
+#: The least part of all workers' time that has to be measured; less means
+#: that a worker has died.
 _MIN_RUNTIME = 0.99
 
 _PERCENTILE = "99.000000"
 
 _VERSION = re.compile(r"fio-(\d{1,4})\.(\d{1,4})")
 
-#: The first that reports job_runtime (stat.c).
+#: The first version that reports job_runtime (stat.c).
 _FIRST = (3, 8)
 
 
@@ -59,7 +59,7 @@ class Job:
 
     @property
     def data_size(self) -> int:
-        """Bytes that its files take."""
+        """Bytes of its files."""
         files = 1 if self.shared else self.workers
         return files * self.size_mib * 1024 * 1024
 
@@ -88,8 +88,8 @@ class Figures:
 def command(job: Job) -> tuple[str, ...]:
     """Return the command line, to be run in the directory of its files.
 
-    fio splits a directory's name at colons and expands what is in it, so
-    none is given. But for sizes it is the job file that StackHPC published.
+    No directory is named, since fio splits its name at colons and expands
+    it. Except for sizes this is the job file that StackHPC published.
     """
     return (
         TOOL,
@@ -99,7 +99,7 @@ def command(job: Job) -> tuple[str, ...]:
         "--filename=shared.dat"
         if job.shared
         else "--filename_format=$jobnum.dat",
-        # 9p can't, and says so in the middle of the JSON.
+        # 9p lacks fallocate(), and fio says so in the middle of the JSON.
         "--fallocate=none",
         f"--runtime={job.runtime_s}",
         "--time_based=1",
@@ -121,10 +121,10 @@ def command(job: Job) -> tuple[str, ...]:
 def parse(output: bytes, job: Job) -> tuple[str, Figures]:
     """Return the version and the figures.
 
-    :param output: what it prints; lines before the JSON are passed over.
-    :raises OutputInvalid: if it is not in the form of fio 3, or workers are
-        missing in it.
-    :raises RunFailed: if fio is too old to report them.
+    :param output: output of fio; lines before the JSON are ignored.
+    :raises OutputInvalid: if it is not in the format of fio 3, or lacks
+        workers.
+    :raises RunFailed: if fio is too old to report the figures.
     """
     if len(output) > MAX_OUTPUT:
         raise OutputInvalid(TOOL, f"longer than {MAX_OUTPUT} bytes")
@@ -169,7 +169,7 @@ def parse(output: bytes, job: Job) -> tuple[str, Figures]:
 
 
 def _error(half: Mapping[str, Any]) -> float:
-    """Return the standard error of a bandwidth; it is in KiB there."""
+    """Return a bandwidth's standard error in bytes/s; fio has KiB/s."""
     samples = number(TOOL, half, "bw_samples")
     return 1024 * number(TOOL, half, "bw_dev") / math.sqrt(max(samples, 1.0))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A latency measurement inside a realtime guest or pod, beside its host's."""
+"""Latency measurement inside a realtime guest or pod, next to its host's."""
 
 import os
 import pathlib
@@ -22,16 +22,16 @@ from sriov_rt.verify.measurement import Measurement
 
 
 def cpus_of(root: Root) -> Cpus:
-    """Return which CPUs of a guest or pod to measure.
+    """Return the CPUs of a guest or pod that are measured.
 
-    Its isolated ones; without any, all that it may run on but the first.
+    These are its isolated CPUs; if there are none, all its CPUs but the first.
 
     :raises NotIsolated: if that leaves none to measure from.
     """
     allowed = CpuSet(os.sched_getaffinity(0))
     online = values.cpu_set(root, "sys/devices/system/cpu/online")
     isolated = values.cpu_set(root, "sys/devices/system/cpu/isolated")
-    # A pod sees the isolated CPUs of its host: it may use its own alone.
+    # A pod sees the isolated CPUs of its host but may use only its own.
     if not isinstance(online, Unknown) and not isinstance(isolated, Unknown):
         inside = online - isolated
         if inside and isolated & online and allowed <= inside:
@@ -62,9 +62,9 @@ def host_certificate(path: pathlib.Path) -> Certificate:
 
 
 def note(host: Certificate | None) -> str:
-    """Return the validity of a guest's figures, a sentence.
+    """Return what a guest's figures are worth, as a sentence.
 
-    A guest's own flag "hypervisor" says nothing of its speed.
+    The CPU flag "hypervisor" in the guest says nothing about its speed.
 
     :param host: its host's certificate; None where it is not known.
     """
@@ -86,7 +86,7 @@ COLUMNS = ("Tool", "CPU", "Guest µs", "Host µs", "Samples")
 def rows(
     found: Sequence[Measurement], host: Certificate | None
 ) -> Iterator[tuple[str, ...]]:
-    """Yield a row of each tool and CPU, as COLUMNS has it.
+    """Yield a row with COLUMNS for each tool and CPU.
 
     :param host: its host's certificate; None where it is not known.
     """

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""vCPU hotplug of another guest, a load of ``sriov-rt verify latency``.
+"""vCPU hotplug of another guest, as a load for ``sriov-rt verify latency``.
 
-Threads, control groups and work of the emulator begin and end with each vCPU
-of a guest. One that its operator names gets a vCPU, or loses one where it has
-its maximum, and has its number again two seconds later, over and over.
+Plugging a vCPU starts a thread, makes a control group and keeps the emulator
+busy. A guest that the operator names gets a vCPU, or loses one if it has its
+maximum, and returns to its number two seconds later, again and again.
 
 libvirt's driver for QEMU unplugs no vCPU that a guest was started with:
-qemuDomainSelectHotplugVcpuEntities() of its qemu_hotplug.c. So a guest with
-room for another one is plugged first.
+qemuDomainSelectHotplugVcpuEntities() of its qemu_hotplug.c. So a guest that
+can take another vCPU gets one first.
 """
 
 import contextlib
@@ -34,22 +34,22 @@ LOG = logging.getLogger(__name__)
 TOOL = "virsh"
 PACKAGE = "libvirt-clients"
 
-#: A guest's name or UUID, as virsh takes it and no option looks.
+#: A guest's name or UUID that virsh cannot take for an option.
 DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,254}")
 
-#: Seconds from one number of vCPUs to the other.
+#: Seconds between two changes of the number of vCPUs.
 PAUSE_S = 2
 
-#: Seconds that virsh may take: libvirt waits 30 s for what else is done to the
-#: guest (QEMU_JOB_WAIT_TIME), and 5 s for the guest to let go of a vCPU.
+#: Seconds that virsh may take: libvirt waits 30 s for other jobs of the guest
+#: (QEMU_JOB_WAIT_TIME), and 5 s for the guest to release a vCPU.
 _LIMIT_S = 60
 
-#: The longest output and the longest error that are read.
+#: The longest output and the longest error that are read, in bytes.
 _MAX_OUTPUT = 4096
 _MAX_ERROR = 200
 
-#: For a guest, its number of vCPUs and the other one. However it ends, the
-#: guest has its number of vCPUs again.
+#: Shell script for a guest, its number of vCPUs and the other number. Whenever
+#: it exits, it restores the guest's number of vCPUs.
 _ROUNDS = f"""
 domain=$1 vcpus=$2 other=$3
 set_vcpus() {{
@@ -71,8 +71,8 @@ class Hotplug:
     """A guest and its numbers of vCPUs.
 
     :param domain: its name or UUID.
-    :param vcpus: how many it has, and has again at the end.
-    :param other: how many it has for two seconds of each four.
+    :param vcpus: its number of vCPUs, which is restored at the end.
+    :param other: its number for two seconds out of every four.
     """
 
     domain: str
@@ -81,10 +81,10 @@ class Hotplug:
 
 
 def plan(domain: str) -> Hotplug:
-    """Return the plan for a guest; nothing is changed yet.
+    """Return the plan for a guest; change nothing yet.
 
-    :raises HotplugRefused: if it does not run, or has room for one vCPU only.
-    :raises OutputInvalid: if virsh prints no number.
+    :raises HotplugRefused: if it does not run, or cannot have a second vCPU.
+    :raises OutputInvalid: if virsh does not print a number.
     """
     try:
         vcpus = _count(domain, "--active")
@@ -103,18 +103,18 @@ def plan(domain: str) -> Hotplug:
 def command(
     planned: Hotplug, housekeeping: CpuSet, limit_s: float
 ) -> tuple[str, ...]:
-    """Return the command line; it runs until it is ended.
+    """Return the command line, which runs until it is stopped.
 
     :param housekeeping: the CPUs that it stays on.
     :param limit_s: seconds after which it ends by itself.
     """
     return (
-        # It ends with a measurement that is killed.
+        # It ends if the measurement is killed.
         *("setpriv", "--pdeathsig", "TERM"),
-        # As stress-ng.
+        # The same as for stress-ng.
         *("nice", "--adjustment=10"),
         *("taskset", "--cpu-list", cpulist.format_cpu_list(housekeeping)),
-        # What virsh is at comes to its end: --foreground.
+        # --foreground: virsh finishes what it is doing.
         *("timeout", "--foreground", f"{math.ceil(limit_s)}s"),
         *("sh", "-c", _ROUNDS, "sriov-rt-hotplug"),
         *(planned.domain, str(planned.vcpus), str(planned.other)),
@@ -127,18 +127,18 @@ def running(
 ) -> Iterator[Callable[[], str]]:
     """Keep plugging and unplugging a vCPU of a guest.
 
-    It was done once when this is entered. In the end the guest has as many
-    as before, or a warning names the command that it takes.
+    It is tried once on entry. At the end the guest has as many as before, or
+    a warning names the command to restore them.
 
     :param limit_s: seconds after which it ends by itself.
-    :returns: a sentence if it has ended, and none while it runs.
+    :returns: a function that returns a sentence once it has ended.
     :raises HotplugRefused: if the guest can't be hot-plugged.
     """
     planned = plan(domain)
     ended = f"the load (hotplug of guest '{domain}') ended before it did"
     try:
         _set(domain, planned.other)
-        # The guest's system has to take the vCPU before it can let go of it.
+        # The guest's kernel has to accept the vCPU before it can release it.
         time.sleep(PAUSE_S)
         _set(domain, planned.vcpus)
         with process.beside(command(planned, housekeeping, limit_s)) as runs:
@@ -148,7 +148,7 @@ def running(
 
 
 def _restore(planned: Hotplug) -> None:
-    """Give a guest its number of vCPUs, where it has another one."""
+    """Restore a guest's number of vCPUs if it has another one."""
     try:
         if _count(planned.domain, "--active") != planned.vcpus:
             _set(planned.domain, planned.vcpus)
@@ -166,9 +166,9 @@ def _restore(planned: Hotplug) -> None:
 
 
 def _set(domain: str, vcpus: int) -> None:
-    """Set a guest's number of vCPUs, and read it back.
+    """Set a guest's number of vCPUs and read it back.
 
-    :raises HotplugRefused: if it has another one then.
+    :raises HotplugRefused: if the guest then has another number.
     """
     try:
         _virsh("setvcpus", domain, str(vcpus), "--live")
@@ -185,7 +185,7 @@ def _set(domain: str, vcpus: int) -> None:
 
 
 def _count(domain: str, which: str) -> int:
-    """Return how many vCPUs a running guest has, or may have.
+    """Return how many vCPUs a running guest has or may have.
 
     :param which: ``--active`` or ``--maximum``.
     """
@@ -198,7 +198,7 @@ def _count(domain: str, which: str) -> int:
 def _virsh(*arguments: str) -> bytes:
     """Return the output of virsh.
 
-    :raises RunFailed: with libvirt's sentence.
+    :raises RunFailed: with libvirt's message.
     :raises KeyboardInterrupt: after Ctrl-C.
     """
     lines = process.Lines(_MAX_OUTPUT)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The kernel's hwlat tracer: time that the hardware takes from every CPU.
+"""The kernel's hwlat tracer: time that the hardware takes from CPUs.
 
 Firmware (SMI) and hypervisors stop a CPU without the kernel's knowledge. The
 tracer spins with interrupts off for a width of each window and reports every
 gap above ``tracing_thresh`` (Documentation/trace/hwlat_detector.rst). It runs
-in an instance of its own, which is removed at the end and, if this process was
-killed, at the next start.
+in its own tracefs instance, which is removed at the end or, if this process
+was killed, at the next start.
 """
 
 import contextlib
@@ -35,8 +35,8 @@ INSTANCE = "sriov_rt_hwlat"
 #: Where tracefs is, below the root.
 TRACING = "sys/kernel/tracing"
 
-#: µs of each window in which the tracer spins, of one second: the kernel's
-#: own values (DEFAULT_SAMPLE_WIDTH and _WINDOW in trace_hwlat.c).
+#: µs for which the tracer spins in each window, and µs of a window: the
+#: kernel's defaults (DEFAULT_SAMPLE_WIDTH and _WINDOW in trace_hwlat.c).
 WIDTH_US = 500_000
 WINDOW_US = 1_000_000
 
@@ -78,7 +78,7 @@ class Hwlat(LatencyTool):
         )
 
     def culprits(self, found: Sequence[CpuLatency]) -> tuple[Culprit, ...]:
-        """Return a culprit of each CPU: nothing of the kernel's stops it."""
+        """Return firmware as the culprit of each gap above the bound."""
         bound_us = self.bound_us
         return tuple(
             Culprit("firmware", "", x.cpu, x.max_us, x.max_us, self.name)
@@ -117,7 +117,7 @@ def measure(
 def parse(trace: bytes) -> list[CpuLatency]:
     """Return the CPUs with gaps in a trace.
 
-    :raises OutputInvalid: if it is no trace, or too long.
+    :raises OutputInvalid: if it is not a trace, or is too long.
     """
     if len(trace) > _MAX_TRACE:
         raise OutputInvalid(TOOL, "more gaps than fit into a trace")
@@ -147,7 +147,7 @@ def _instance(
     remove(tracing)
     instance.mkdir()
     try:
-        # The window must not be shorter than the width at any moment.
+        # The window must never be shorter than the width.
         _write(detector / "window", str(WINDOW_US))
         _write(detector / "width", str(WIDTH_US))
         _write(tracing / "tracing_thresh", str(step.threshold_us))
@@ -165,7 +165,7 @@ def _instance(
 
 
 def remove(tracing: pathlib.Path) -> None:
-    """Remove the instance, also one of a run that was killed."""
+    """Remove the instance, even one of a run that was killed."""
     instance = tracing / "instances" / INSTANCE
     if instance.exists():
         _write(instance / "current_tracer", "nop")

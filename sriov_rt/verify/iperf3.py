@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""iperf3: how much TCP carries, one way."""
+"""iperf3: throughput of TCP in one direction."""
 
 import math
 import statistics
@@ -17,14 +17,14 @@ from sriov_rt.verify.tool_json import table
 TOOL = "iperf3"
 PACKAGE = "iperf3"
 
-#: CERN's: seconds that are left out at first, and seconds measured.
+#: CERN's parameters: seconds left out at the start, and seconds measured.
 OMIT_S = 3
 DURATION_S = 20
 
-#: The longest output; 20 seconds take 30 kB.
+#: The longest output, in bytes; 20 seconds take 30 kB.
 MAX_OUTPUT = 16 * 1024 * 1024
 
-#: Intervals of the longest run, a second each.
+#: The most intervals of a run, one second each.
 _MAX_INTERVALS = 100_000
 
 
@@ -52,9 +52,9 @@ def command(
 
 
 def complaint(output: bytes) -> str:
-    """Return why it could not measure, by its JSON; empty if that is none.
+    """Return the error in iperf3's JSON; empty if it is not JSON.
 
-    Versions before 3.16 exit with 0 then, later ones with 1.
+    After an error, versions before 3.16 exit with 0, later ones with 1.
     """
     try:
         found = documents.plain(output, MAX_OUTPUT)
@@ -68,12 +68,12 @@ def _said(found: Mapping[str, Any]) -> str:
 
 
 def parse(output: bytes, duration_s: int) -> tuple[str, float, float]:
-    """Return the version, the bits a second that came, and their error.
+    """Return the version, the bits received per second, and their error.
 
     The error is the standard error of the mean of the seconds.
 
-    :raises RunFailed: if it says that it could not measure.
-    :raises OutputInvalid: if it is not in the form of iperf3 3.x.
+    :raises RunFailed: if iperf3 reports an error.
+    :raises OutputInvalid: if it is not in the format of iperf3 3.x.
     """
     try:
         found = documents.plain(output, MAX_OUTPUT)
@@ -95,7 +95,7 @@ def parse(output: bytes, duration_s: int) -> tuple[str, float, float]:
 
 
 def _error(intervals: object) -> float:
-    """Return the standard error of what was sent in each second."""
+    """Return the standard error of the throughput of each second."""
     if type(intervals) is not list or len(intervals) > _MAX_INTERVALS:
         raise OutputInvalid(TOOL, "intervals")
     seconds = []

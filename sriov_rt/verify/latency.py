@@ -45,9 +45,9 @@ from sriov_rt.verify.tools import TOOLS
 class Progress:
     """Progress of a run.
 
-    :param elapsed_s: since its start.
-    :param duration_s: of its step.
-    :param left_s: until the end of the whole run.
+    :param elapsed_s: time since the start of the step.
+    :param duration_s: duration of the step.
+    :param left_s: time until the end of the whole run.
     """
 
     tool: str
@@ -57,7 +57,7 @@ class Progress:
 
 
 def cpus_of(root: Root) -> Cpus:
-    """Return which CPUs of a host to measure.
+    """Return the CPUs of a host that are measured.
 
     :raises NotIsolated: if none is isolated, or all are.
     """
@@ -66,7 +66,7 @@ def cpus_of(root: Root) -> Cpus:
     if isinstance(online, Unknown):
         raise NotIsolated(online.reason)
     if isinstance(isolated, Unknown):
-        # Linux writes an empty line where none is.
+        # If no CPU is isolated, Linux writes an empty line instead.
         raise NotIsolated(
             f"no CPU is isolated ({isolated.reason}); boot with isolcpus, "
             "see 'sriov-rt host check --fix-plan'"
@@ -100,10 +100,10 @@ def check_online(
 ) -> None:
     """Refuse to certify a host while Nova keeps pCPUs of guests offline.
 
-    A guest would get pCPUs that nobody has measured.
+    Guests would get pCPUs that were not measured.
 
     :param nova_files: Nova's configuration files below the root.
-    :raises CpusOffline: if there is one.
+    :raises CpusOffline: if there are such pCPUs.
     """
     nova = compute.observe(root, nova_files)
     managed = power.managed(nova, power.CPU_STATE)
@@ -116,8 +116,8 @@ def without_tracers(
 ) -> tuple[Profile, tuple[str, ...]]:
     """Return a profile without the tools that the kernel cannot run.
 
-    :returns: it, and a sentence for each tool that is left out.
-    :raises RunFailed: if none is left.
+    :returns: the profile, and a sentence for each tool that is left out.
+    :raises RunFailed: if no tool is left.
     """
     left_out = {
         each.tool: why
@@ -144,11 +144,11 @@ def missing(profile: Profile, load: Load) -> Iterator[tuple[str, str]]:
 class LatencyRun:
     """Run of a profile; the result of each step is kept.
 
-    :param progress: is called about twice a second.
-    :param since: when the last certificate was withdrawn, Unix time: what was
-        measured before is measured again.
-    :param nova_files: as of :func:`check_online`.
-    :param bound_us: the culprits of samples above are looked for; None for
+    :param progress: called about twice a second.
+    :param since: when the last certificate was withdrawn, Unix time: older
+        results are measured again.
+    :param nova_files: see :func:`check_online`.
+    :param bound_us: find the culprits of samples above this, µs; None to find
         none.
     """
 
@@ -173,12 +173,11 @@ class LatencyRun:
         self._since = since
 
     def run(self, profile: Profile, *, resume: bool) -> list[Result]:
-        """Return a result of each step that was measured.
+        """Return the result of each step.
 
-        :param resume: take what was measured before in the same way and in
-            the same boot.
-        :raises RunFailed: if a tool can't be run; what was measured before
-            is kept.
+        :param resume: reuse results that were measured in the same way and
+            in the same boot.
+        :raises RunFailed: if a tool can't be run; earlier results are kept.
         """
         found: list[Result] = []
         todo: list[Step] = []
@@ -256,11 +255,12 @@ class LatencyRun:
 
     @contextlib.contextmanager
     def _loaded(self, limit_s: float) -> Iterator[Callable[[], list[str]]]:
-        """Keep the load running; it is ended with all of its workers.
+        """Run the load meanwhile; stop it with all of its workers.
 
-        :param limit_s: seconds after which it ends by itself, for a run that
-            was killed.
-        :returns: a sentence for each part of it that has ended.
+        :param limit_s: seconds after which it ends by itself, in case this
+            run is killed.
+        :returns: a function that returns a sentence for each part of the
+            load that has ended.
         """
         parts = []
         with contextlib.ExitStack() as stack:
@@ -278,7 +278,7 @@ class LatencyRun:
 
     @contextlib.contextmanager
     def _stressed(self, limit_s: float) -> Iterator[Callable[[], str]]:
-        """Keep stress-ng running."""
+        """Run stress-ng meanwhile."""
         # Not in /tmp, which may be memory: a disk is part of the load.
         self._results.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
@@ -297,7 +297,7 @@ _UNLOADED = "the load (stress-ng) ended before it did"
 
 
 def describe(cpus: Cpus) -> str:
-    """Return which CPUs are measured from which."""
+    """Return which CPUs are measured and from which, as text."""
     return (
         f"CPUs {cpulist.format_cpu_list(cpus.measured)}, from "
         f"{cpulist.format_cpu_list(cpus.housekeeping)}"

@@ -2,8 +2,8 @@
 
 """A latency tool: its properties, its command line and its parser.
 
-Each tool is one class in a module of its own and one row of ``tools.TOOLS``.
-An object of the class is one run of the tool.
+Each tool is a class in its own module and a row of ``tools.TOOLS``. An
+instance of the class is one run of the tool.
 """
 
 import abc
@@ -29,7 +29,7 @@ from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Step
 
-#: Tracers that the kernel has, where tracefs is mounted below the root.
+#: File below the root that lists the kernel's tracers, in tracefs.
 TRACERS = "sys/kernel/tracing/available_tracers"
 
 #: Seconds that a tool may take on top of its duration.
@@ -38,15 +38,15 @@ SLACK_S = 60.0
 #: Why a tool names no culprit.
 _SILENT = "this tool does not say when a sample was"
 
-#: Seconds after its start at which the threads of a tool are checked first.
+#: Seconds after a tool's start at which its threads are first checked.
 _STARTED_S = 2.0
 
 
 class Parsed(NamedTuple):
     """Output of a tool.
 
-    :param version: as the tool prints it; empty where it does not.
-    :param duration_s: how long it measured; 0 where the output does not say.
+    :param version: as the tool prints it; empty if it does not.
+    :param duration_s: how long it measured; 0 if the output does not say.
     """
 
     version: str
@@ -60,8 +60,8 @@ class Run:
 
     :param command: its command line, or the tracer's settings.
     :param interrupted: whether Ctrl-C ended it.
-    :param problems: why it does not count, a sentence each.
-    :param culprits: of samples above the bound.
+    :param problems: why it is not valid, a sentence each.
+    :param culprits: culprits of samples above the bound.
     """
 
     version: str
@@ -76,7 +76,7 @@ class Run:
 class LatencyTool(abc.ABC):
     """A program or kernel tracer that measures latency.
 
-    :param bound_us: the culprits of samples above are looked for; None for
+    :param bound_us: find the culprits of samples above this, µs; None to find
         none.
     """
 
@@ -90,16 +90,16 @@ class LatencyTool(abc.ABC):
     program: ClassVar[str] = ""
     package: ClassVar[str] = ""
 
-    #: The kernel's tracer that it drives; empty for none.
+    #: The kernel's tracer that it uses; empty for none.
     tracer: ClassVar[str] = ""
 
     #: Whether a certificate needs it.
     certifies: ClassVar[bool] = False
 
-    #: Whether guests and pods can run it: SCHED_FIFO is all that it needs.
+    #: Whether guests and pods can run it: it needs nothing but SCHED_FIFO.
     in_guests: ClassVar[bool] = False
 
-    #: Pacing of its step in profiles that run every tool; as of Step.
+    #: Fields of its Step in profiles that run every tool.
     interval_us: ClassVar[int] = 0
     priority: ClassVar[int] = 95
     threshold_us: ClassVar[int] = 0
@@ -120,7 +120,7 @@ class LatencyTool(abc.ABC):
         )
 
     def culprits(self, found: Sequence[CpuLatency]) -> tuple[Culprit, ...]:
-        """Return a culprit of each CPU with a sample above the bound."""
+        """Return a culprit for each CPU with a sample above the bound."""
         return tuple(
             culprit.unknown(each.cpu, each.max_us, self.name, _SILENT)
             for each in found
@@ -160,7 +160,7 @@ class ProgramTool(LatencyTool):
     #: Whether it writes a JSON file; otherwise its standard output is read.
     writes_file: ClassVar[bool] = True
 
-    #: Whether each measured CPU has to have a thread under SCHED_FIFO.
+    #: Whether it has a thread under SCHED_FIFO on each measured CPU.
     has_threads: ClassVar[bool] = False
 
     @abc.abstractmethod
@@ -175,11 +175,11 @@ class ProgramTool(LatencyTool):
         """Return the latencies in its output.
 
         :param document: the JSON file, or the standard output.
-        :raises OutputInvalid: if it is not in the tool's form.
+        :raises OutputInvalid: if it is not in the tool's format.
         """
 
     def feed(self, lines: list[bytes]) -> None:
-        """Take in lines of the standard output of a tool with a file."""
+        """Process lines of standard output, for a tool that writes a file."""
 
     def run(
         self, cpus: Cpus, root: Root, tick: Callable[[float], object]
@@ -192,7 +192,7 @@ class ProgramTool(LatencyTool):
 
         def ticked(pid: int, elapsed: float) -> None:
             nonlocal refused, checked
-            # A busy host takes a while to start them.
+            # A busy host takes a while to start the threads.
             if not checked and elapsed > _STARTED_S:
                 refused = validity.threads(pid, cpus.measured, step.priority)
                 checked = not refused
@@ -238,7 +238,7 @@ class ProgramTool(LatencyTool):
     def beside(
         self, root: Root, cpus: Cpus
     ) -> contextlib.AbstractContextManager[object]:
-        """Return what runs beside it; nothing by default."""
+        """Return a context that the tool runs in; empty by default."""
         return contextlib.nullcontext()
 
 

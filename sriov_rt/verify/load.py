@@ -2,10 +2,10 @@
 
 """The load under which latency is measured.
 
-An idle host measures well and proves nothing. The load is that of the
-housekeeping CPUs of a compute host: computation, memory, system calls,
-timers and disk of stress-ng, and network traffic over loopback; and vCPU
-hotplug of another guest, where one is named.
+A measurement of an idle host proves nothing. The load is like that on the
+housekeeping CPUs of a compute host: stress-ng's computation, memory, system
+calls, timers and disk, network traffic over loopback, and vCPU hotplug of
+another guest if one is named.
 """
 
 import dataclasses
@@ -21,9 +21,10 @@ from sriov_rt.verify import hotplug
 class Load:
     """One kind of load.
 
-    :param name: for the command line and the certificate.
+    :param name: its name in the command line and the certificate.
     :param certifies: whether a measurement under it may earn a certificate.
-    :param stressors: of stress-ng, with how many workers a housekeeping CPU.
+    :param stressors: stressors of stress-ng, each with its workers per
+        housekeeping CPU.
     :param domain: a libvirt guest whose vCPUs are plugged and unplugged.
     """
 
@@ -33,7 +34,7 @@ class Load:
     domain: str = ""
 
     def with_hotplug(self, domain: str) -> "Load":
-        """Return the same with hotplug of a guest's vCPUs."""
+        """Return the same load with hotplug of a guest's vCPUs."""
         return dataclasses.replace(
             self, name=f"{self.name}+hotplug", domain=domain
         )
@@ -41,7 +42,7 @@ class Load:
 
 NONE = Load("none", certifies=False, stressors={})
 
-#: By name.
+#: Loads by name.
 LOADS: Mapping[str, Load] = {
     "none": NONE,
     "compute": Load(
@@ -63,24 +64,24 @@ DEFAULT = "compute"
 TOOL = "stress-ng"
 PACKAGE = "stress-ng"
 
-#: Memory of a worker of ``vm`` and disk space of one of ``hdd``.
+#: Memory of each worker of ``vm``, and disk space of each of ``hdd``.
 _BYTES = "64m"
 
 
 def command(
     load: Load, housekeeping: CpuSet, directory: str, limit_s: int
 ) -> tuple[str, ...]:
-    """Return the command line of a load; it runs until it is ended.
+    """Return the command line of a load, which runs until it is stopped.
 
     :param housekeeping: the CPUs that its workers stay on.
-    :param directory: where it may write, on the disk that it loads.
+    :param directory: directory to write to, on the disk to be loaded.
     :param limit_s: seconds after which it ends by itself.
     """
     workers: list[str] = []
     for name, count in load.stressors.items():
         workers += (f"--{name}", str(count * len(housekeeping)))
     return (
-        # The tools' own control runs on the same CPUs, and has to.
+        # The tools' control threads have to run on the same CPUs.
         "nice",
         "--adjustment=10",
         TOOL,
@@ -92,7 +93,7 @@ def command(
         _BYTES,
         "--hdd-bytes",
         _BYTES,
-        # A thousand timers a second on each: as a guest's.
+        # A thousand timers a second on each CPU, like a guest's.
         "--timer-freq",
         "1000",
         *workers,
@@ -103,7 +104,7 @@ def command(
 
 
 def programs(load: Load) -> Iterator[tuple[str, str]]:
-    """Yield each program that it takes, and its package."""
+    """Yield each program that a load needs, and its package."""
     if load.stressors:
         yield TOOL, PACKAGE
     if load.domain:

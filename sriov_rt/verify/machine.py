@@ -28,7 +28,7 @@ class Machine:
     nic: str = ""
 
 
-#: What a result of an earlier version has.
+#: Machine of a result by an earlier version.
 UNKNOWN = Machine()
 
 
@@ -54,7 +54,7 @@ def _line(root: Root, path: str) -> str:
 
 
 def _field(root: Root, path: str, name: str, separator: str) -> str:
-    """Return the value of a file's first line of a name."""
+    """Return the value of a file's first line with a name."""
     found = root.read_text(path, limit=16 * 1024 * 1024)
     if isinstance(found, Unknown):
         return ""

@@ -2,8 +2,8 @@
 
 """Matrix of measurements: cells, their files, and the table of their figures.
 
-Disk and network measurements are both a list of cells. Each cell is measured
-once and kept in a file of its own, so that a run can be resumed.
+Disk and network measurements are lists of cells. Each cell is measured once
+and kept in its own file, so that a run can be resumed.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ class Measured(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why there are no figures; empty where there are."""
+        """Why there are no figures; empty if there are."""
 
     @property
     def emulated(self) -> bool:
@@ -74,7 +74,7 @@ class Results(Generic[M]):
     """Files of the results in one directory.
 
     :param directory: made if it is missing.
-    :param prefix: begins the name of each file.
+    :param prefix: prefix of each file's name.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Results(Generic[M]):
         return found if found.cell == cell else None
 
     def put(self, measured: M) -> None:
-        """Write a result; it is there as a whole or not at all.
+        """Write a result atomically.
 
         :raises OSError: if it can't be written.
         """
@@ -121,11 +121,10 @@ def run(
 ) -> tuple[list[M], bool]:
     """Measure the cells that have no result yet.
 
-    A cell that can't be measured is kept with its problem, and the next
-    follows.
+    If a cell can't be measured, its problem is kept, and the next one follows.
 
     :param measure: measures one cell.
-    :param progress: is called before each, with how many are left.
+    :param progress: called before each cell, with the number that are left.
     :param is_usable: whether a kept result can be resumed from.
     :returns: the results, and whether Ctrl-C ended the run.
     :raises OSError: if results can't be written.
@@ -155,8 +154,8 @@ def planned(heading: str, cells: Iterable[Cell], prefix: str) -> Iterator[str]:
 class Column(Generic[M]):
     """Column of a table.
 
-    :param text: makes its text of a result and of the results by the keys of
-        the table, which it may be compared with.
+    :param text: returns the text for a result, given all results by their
+        keys, with which it may be compared.
     :param shown: whether a terminal has room for it, without and with the
         published figures.
     """
@@ -170,8 +169,8 @@ class Column(Generic[M]):
 class Table(Generic[M]):
     """Table of results.
 
-    :param columns: its own; those of published figures follow.
-    :param key: by which a result is compared with others.
+    :param columns: its own columns; those of published figures follow.
+    :param key: returns the key by which other results find a result.
     :param source: the publication that a result is compared with.
     :param published: the published figure; "-" for none.
     :param same_way: "yes" if it was measured as published; otherwise "no:"
@@ -201,7 +200,7 @@ class Table(Generic[M]):
         return sorted(found, key=self.order)
 
     def rows(self, found: Iterable[M]) -> Iterator[tuple[str, ...]]:
-        """Yield a row of each result with figures, as names has it."""
+        """Yield a row for each result with figures, with columns as names."""
         some = [each for each in self.ordered(found) if each.has_figures]
         known = {self.key(each): each for each in some}
         for each in some:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Steps and measurements of latency tools, in one form for all of them."""
+"""Steps and measurements, in the same form for all latency tools."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from sriov_rt.parse.cpulist import CpuSet
 #: The most buckets that a histogram may have; ``cyclictest -h`` takes as many.
 MAX_BUCKETS = 100_000
 
-#: The greatest latency that is one, µs: an hour.
+#: The greatest plausible latency, µs: an hour.
 MAX_LATENCY_US = 3_600_000_000
 
 #: The greatest number of samples of one CPU: a year at 1 MHz.
@@ -45,8 +45,8 @@ class Step:
 class Cpus:
     """The CPUs of a measurement.
 
-    :param measured: the isolated ones that are online.
-    :param housekeeping: those from which it is measured.
+    :param measured: the isolated CPUs that are online.
+    :param housekeeping: the CPUs on which the tools' control runs.
     """
 
     measured: CpuSet
@@ -79,7 +79,7 @@ class CpuLatency:
 
     @property
     def is_possible(self) -> bool:
-        """Whether its figures can have been measured."""
+        """Whether its figures are plausible."""
         buckets = [latency for latency, _ in self.histogram]
         latencies = (self.max_us, *buckets, *self.maxima_us)
         counts = (self.samples, *(count for _, count in self.histogram))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""netperf: requests and responses over TCP, the published way.
+"""netperf: requests and responses over TCP, as in published measurements.
 
-Debian has it in non-free alone: where it is not installed at both ends,
-sockperf measures.
-Its TCP_RR has requests and responses of 1 byte, and says how many there were,
-not how late each was.
+Debian has it only in non-free. Unless it is installed at both ends, sockperf
+is used instead.
+Its TCP_RR has requests and responses of 1 byte and counts them; it does not
+measure the latency of each.
 """
 
 import re
@@ -19,7 +19,7 @@ SERVER = "netserver"
 
 MAX_OUTPUT = 64 * 1024
 
-#: Sizes of both sockets, of a request and of a response, seconds, and
+#: Sizes of both socket buffers, of a request and of a response, seconds, and
 #: transactions a second.
 _RATE = re.compile(
     rb"^\d{1,10} +\d{1,10} +(\d{1,9}) +(\d{1,9}) +"
@@ -41,9 +41,9 @@ def measures() -> bool:
 
 
 def server(address: str, port: int) -> tuple[str, ...]:
-    """Return the command line of the server, which is one for all streams.
+    """Return the command line of the server, which serves all streams.
 
-    ``-N``: it writes no file of a known name in ``/tmp``.
+    With ``-N`` it writes no file with a predictable name in ``/tmp``.
     """
     return (SERVER, "-D", "-N", "-4", "-L", address, "-p", str(port))
 
@@ -67,7 +67,7 @@ def command(address: str, port: int, duration_s: int) -> tuple[str, ...]:
 
 
 def version(output: bytes) -> str:
-    """Return the version that ``netperf -V`` says; empty if it says none."""
+    """Return the version in the output of ``netperf -V``; empty if none."""
     found = _VERSION.search(output)
     return found[1].decode(errors="replace") if found else ""
 
@@ -75,9 +75,9 @@ def version(output: bytes) -> str:
 def parse(outputs: Sequence[bytes], duration_s: int) -> float:
     """Return the transactions a second of all streams.
 
-    :param outputs: of each; at least one.
-    :raises OutputInvalid: if one is not in the form of netperf 2, or is of a
-        run that ended early.
+    :param outputs: output of each stream; at least one.
+    :raises OutputInvalid: if one is not in the format of netperf 2, or its
+        run ended early.
     """
     rate = 0.0
     for output in outputs:

@@ -2,9 +2,10 @@
 
 """Network measurements: parity, requests and responses, packets.
 
-Throughput both ways, requests and responses with up to 36 streams, packets of
-64 bytes, each as others have published it. The other end is another host's
-``sriov-rt verify network serve``, or another network namespace of this one.
+It measures throughput both ways, requests and responses with up to 36
+streams, and packets of 64 bytes, each as in a published measurement. The other
+end is ``sriov-rt verify network serve`` on another host, or another network
+namespace of this host.
 """
 
 import contextlib
@@ -41,11 +42,11 @@ from sriov_rt.verify import sockperf
 from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.errors import RunFailed
 
-#: Begins the name of each file of results.
+#: Prefix of each result file's name.
 PREFIX = "network-"
 
-#: iperf3's own port; each stream of sockperf has one after it, over Onload one
-#: after those, and then netserver's come.
+#: iperf3's default port. The ports of sockperf's streams follow, then those of
+#: its streams over Onload, then netserver's.
 PORT = 5201
 
 #: Streams that Solarflare measured, from one to all of its CPUs.
@@ -55,26 +56,26 @@ MAX_STREAMS = 64
 _NETPERF = 2 * MAX_STREAMS + 1
 _NETPERF_ONLOAD = _NETPERF + 1
 
-#: What is measured.
+#: Tests.
 SEND = "send"
 RECEIVE = "receive"
 REQUESTS = "requests"
 PACKETS = "packets"
 
-#: Between what it is measured.
+#: The two ends of a measurement.
 TWO_HOSTS = "two hosts"
 ONE_HOST = "one host"
 NAMESPACES = "namespaces of one host"
 
-#: The name of what others are compared with.
+#: Name of the measurement that others are compared with.
 BASE = "host"
 
-#: What runs a program over Onload, with the profile for latency.
+#: Command prefix that runs a program over Onload, with the latency profile.
 ONLOAD = ("onload", "--profile=latency")
 
 _SLACK_S = 60.0
 
-#: Seconds in which netperf has to have found its server.
+#: Seconds in which netperf has to reach its server.
 _KNOCK_S = 10.0
 _MAX_OUTPUT = 64 * 1024
 
@@ -145,8 +146,8 @@ class Measured:
 class Packets:
     """Interfaces between which packets are counted.
 
-    :param source: sends, in the client's namespace.
-    :param sink: receives, in the server's.
+    :param source: interface that sends, in the client's namespace.
+    :param sink: interface that receives, in the server's namespace.
     """
 
     source: str
@@ -157,11 +158,11 @@ class Packets:
 class Ends:
     """Both ends of a measurement.
 
-    :param port: its first.
-    :param namespace: of the client, by name or as ``pid:N``; empty for this
-        one.
-    :param server: namespace in which servers are started for the time,
-        likewise; empty where another host serves.
+    :param port: the first port.
+    :param namespace: namespace of the client, by name or as ``pid:N``; empty
+        for the current one.
+    :param server: namespace in which servers are started meanwhile, likewise;
+        empty if another host serves.
     """
 
     address: str
@@ -177,8 +178,8 @@ class Ends:
 def _inside(namespace: str, command: Sequence[str]) -> tuple[str, ...]:
     """Return a command line that runs in a namespace.
 
-    By nsenter(1), for all that runs there is a program: its command line is
-    kept in the results, and a person can run it again.
+    It uses nsenter(1): the command line is kept in the results, so that a
+    person can run it again.
     """
     if not namespace:
         return tuple(command)
@@ -189,8 +190,8 @@ def _inside(namespace: str, command: Sequence[str]) -> tuple[str, ...]:
 def way(ends: Ends) -> str:
     """Return the kind of the two ends.
 
-    An address of the client's namespace, or of this one, is this host's. One
-    that only another namespace has can't be told from another host's.
+    An address of the client's namespace or the current one is this host's. An
+    address that only another namespace has looks like another host's.
     """
     if ends.server:
         return NAMESPACES
@@ -202,8 +203,8 @@ def way(ends: Ends) -> str:
 
 
 def _is_local(namespace: str, address: str) -> bool:
-    """Return whether an address is one of a namespace's own."""
-    # No route, or no such namespace: what is measured says so.
+    """Return whether an address belongs to a namespace."""
+    # If there is no route or no such namespace, the measurement fails later.
     return _route(namespace, address).get("type") == "local"
 
 
@@ -212,7 +213,7 @@ def _route(namespace: str, address: str) -> dict[str, Any]:
 
 
 def _ip(namespace: str, words: Sequence[str]) -> dict[str, Any]:
-    """Return the one thing that ``ip`` shows; empty if there is not one."""
+    """Return the one object that ``ip`` shows; empty if it is not just one."""
     lines = process.Lines(_MAX_OUTPUT)
     command = _inside(namespace, ("ip", "-json", *words))
     try:
@@ -244,7 +245,7 @@ def _nic(root: Root, ends: Ends) -> str:
 
 
 def _device(root: Root, place: str) -> str:
-    """Return vendor and device id of a PCI device, and its driver."""
+    """Return the vendor and device id of a PCI device, and its driver."""
     folder = f"sys/bus/pci/devices/{place}"
     ids = [
         text.strip().removeprefix("0x")
@@ -277,10 +278,10 @@ def cells(
 def servers(
     address: str, port: int, streams: int, *, onload: bool
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the command line of each server; netperf's where it is installed.
+    """Yield the command line of each server; netperf's if it is installed.
 
-    :param streams: the most at once; each has a server of its own, over
-        Onload one more.
+    :param streams: the most at once; each has a server of its own, and
+        another one over Onload.
     """
     if netperf.serves():
         yield netperf.server(address, port + _NETPERF)
@@ -300,11 +301,11 @@ def servers(
 def serving(
     commands: Iterable[Sequence[str]], namespace: str = ""
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Keep servers running.
+    """Run servers meanwhile.
 
-    :param namespace: in which they run, by name or as ``pid:N``; empty for
-        this one.
-    :raises RunFailed: if one ends at once: its port is taken.
+    :param namespace: namespace of the servers, by name or as ``pid:N``; empty
+        for the current one.
+    :raises RunFailed: if one ends at once, since its port is in use.
     """
     children: list[subprocess.Popen[bytes]] = []
     try:
@@ -324,16 +325,16 @@ def serving(
                 child.wait()
 
 
-#: Seconds until a server that can't have its port has ended, and until one
-#: that is to end has.
+#: Seconds in which a server exits if its port is in use, and in which it
+#: exits after SIGTERM.
 _LISTEN_S = 1.0
 _END_S = 5.0
 
 
 def check(children: Iterable[subprocess.Popen[bytes]]) -> None:
-    """Refuse servers that have ended.
+    """Check that no server has ended.
 
-    :raises RunFailed: which one.
+    :raises RunFailed: if one has ended.
     """
     for child in children:
         if child.poll() is not None:
@@ -348,7 +349,7 @@ def check(children: Iterable[subprocess.Popen[bytes]]) -> None:
 def missing(
     onload: bool, namespaces: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each program that is not there, and its package."""
+    """Yield each program that is missing, and its package."""
     programs = {
         iperf3.TOOL: iperf3.PACKAGE,
         sockperf.TOOL: sockperf.PACKAGE,
@@ -442,7 +443,7 @@ class NetworkRun:
             yield children
 
     def _has_netperf(self, some: Sequence[Cell]) -> bool:
-        """Return whether netperf is at both ends: it measures for a second."""
+        """Return whether both ends have netperf, by measuring for a second."""
         requests = [each for each in some if each.test == REQUESTS]
         if not requests or not netperf.measures():
             return False
@@ -452,7 +453,7 @@ class NetworkRun:
         try:
             ended = process.run(self._ends.inside(command), _KNOCK_S)
         except RunFailed:
-            # A firewall drops what it says to the server.
+            # A firewall drops its packets to the server.
             return False
         if ended.interrupted:
             raise KeyboardInterrupt
@@ -485,7 +486,7 @@ class NetworkRun:
             return dataclasses.replace(base, problem=str(error))
 
     def _command(self, cell: Cell, number: int) -> tuple[str, ...]:
-        """Return the command line of a stream, from 1 on."""
+        """Return the command line of a stream; numbers start at 1."""
         ends = self._ends
         if cell.test == PACKETS:
             packets = self._packets or Packets("", "")
@@ -537,7 +538,7 @@ class NetworkRun:
         ]
         for thread in threads:
             thread.start()
-        # Ctrl-C reaches this thread alone; the others end by themselves.
+        # Only this thread gets Ctrl-C; the others end by themselves.
         outputs[1] = self._output(cell, 1)
         for thread in threads:
             thread.join()
@@ -565,7 +566,7 @@ class NetworkRun:
         before, began = self._counter(), time.monotonic()
         _, sent = pktgen.parse(self._output(cell, 1))
         after, elapsed = self._counter(), time.monotonic() - began
-        # The time counts that the script needs, too: never too good.
+        # It includes the script's overhead, so the rate is never too high.
         return dataclasses.replace(
             base,
             version=self._kernel,
@@ -576,7 +577,7 @@ class NetworkRun:
     def _output(self, cell: Cell, number: int) -> bytes:
         """Run one program and return its output.
 
-        :raises KeyboardInterrupt: after Ctrl-C, when it has ended.
+        :raises KeyboardInterrupt: after Ctrl-C, once the program has ended.
         """
         command = self._command(cell, number)
         lines = process.Lines(iperf3.MAX_OUTPUT)
@@ -668,7 +669,7 @@ def _p99(measured: Measured) -> str:
 
 
 def _against(measured: Measured, known: Mapping[Hashable, Measured]) -> str:
-    """Return the ratio to the base of its comparison, by the same program."""
+    """Return the ratio to the base, which the same program measured."""
     cell = measured.cell
     if cell.onload:
         other = dataclasses.replace(cell, onload=False)
@@ -703,14 +704,14 @@ def _published(measured: Measured) -> str:
 
 
 def same_way(measured: Measured) -> str:
-    """Return "yes" if it was measured as published; else the differences."""
+    """Return "yes" if measured as published; otherwise the differences."""
     cell = measured.cell
     if cell.test == REQUESTS and measured.tool != netperf.TOOL:
         return "no: sockperf for netperf"
     if measured.way != TWO_HOSTS:
         return f"no: {measured.way}"
     if cell.test == REQUESTS:
-        # It was not published for how long.
+        # The published duration is not known.
         return "yes"
     if cell.duration_s != iperf3.DURATION_S:
         return f"no: {cell.duration_s} s, not {iperf3.DURATION_S} s"

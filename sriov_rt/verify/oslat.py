@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""oslat of rt-tests: how long the system takes a busy CPU away."""
+"""oslat of rt-tests: how long the system interrupts a busy thread."""
 
 import math
 
@@ -44,9 +44,9 @@ class Oslat(ProgramTool):
     def parse(self, document: bytes) -> Parsed:
         """Return the version, the latencies of each CPU, and the duration.
 
-        The last bucket of its histogram has all longer ones too: it is left
-        out, and ``max`` is what counts. The duration is the shortest of a
-        thread's.
+        The last bucket of the histogram includes all longer latencies, so it
+        is left out, and ``max`` is used. The duration is that of the shortest
+        thread.
         """
         found = rt_tests.load(self.name, document)
         cpus = []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Packages of the host's virtualization, of which a latency may hang."""
+"""Virtualization packages of the host, on which latency may depend."""
 
 import shutil
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.verify import process
 from sriov_rt.verify.errors import RunFailed
 
-#: Names of Debian and of Red Hat, and how those begin that are many.
+#: Names of the packages in Debian and Red Hat.
 NAMES = frozenset(
     """
     amd64-microcode dpdk edk2-ovmf intel-microcode kvm libvirt libvirt-daemon
@@ -22,18 +22,18 @@ NAMES = frozenset(
     """.split()  # noqa: SIM905
 )
 
-#: dpkg's own file, and the longest that is read, in bytes.
+#: dpkg's status file, and the longest one that is read, in bytes.
 STATUS = "var/lib/dpkg/status"
 MAX_STATUS = 64 * 1024 * 1024
 
-#: States of a package that is not there, dpkg-query(1).
+#: States of a package that is not installed, dpkg-query(1).
 _GONE = ("none", "not-installed", "config-files")
 
 _RPM_S = 30.0
 
 
 def observe(root: Root) -> tuple[str, ...] | Unknown:
-    """Return name and version of each that is installed, sorted."""
+    """Return name and version of each installed package, sorted."""
     text = root.read_text(STATUS, MAX_STATUS)
     if not isinstance(text, Unknown):
         return tuple(sorted(_of_dpkg(text)))
@@ -55,7 +55,7 @@ def observe(root: Root) -> tuple[str, ...] | Unknown:
 
 
 def changes(then: Iterable[str], now: Iterable[str]) -> Iterator[str]:
-    """Yield each package that is not as it was, a clause each."""
+    """Yield each package that has changed, a clause each."""
     before, after = (
         dict(each.split(" ", 1) for each in listed if " " in each)
         for listed in (then, now)
@@ -73,7 +73,7 @@ def _of_dpkg(text: str) -> Iterator[str]:
             for line in paragraph.splitlines()
             if ": " in line and not line.startswith(" ")
         )
-        # One that is being upgraded is unpacked, or half of it is.
+        # During an upgrade a package is unpacked or half-installed.
         state = fields.get("Status", "none").split()[-1]
         if state not in _GONE:
             found = f"{fields.get('Package', '')} {fields.get('Version', '')}"

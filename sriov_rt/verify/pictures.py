@@ -23,30 +23,30 @@ from sriov_rt.verify.measurement import MAX_BUCKETS
 from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.tools import TOOLS
 
-#: What an emulated host's pictures have across them.
+#: Watermark of an emulated host's pictures.
 EMULATED = "emulated host: these figures mean nothing"
 
 #: Formats of each picture.
 FORMATS = ("svg", "png")
 
-#: The most CPUs with a line and a name of their own; of more it is the worst.
+#: The most CPUs that a picture names; if there are more, the worst ones.
 _NAMED = 6
 
-#: The most lines of a legend within the axes; a longer one is below.
+#: The most lines of a legend inside the axes; a longer one is put below.
 _WITHIN = 4
 
-#: Characters of a title in one line, and points of a character's width in
-#: the watermark, as a part of its size.
+#: Characters per line of a title, and the width of a character in the
+#: watermark as a part of its size.
 _TITLE = 72
 _WIDTH = 0.65
 
 _SIZE = (6.4, 4.0)
 
-#: The colour of text and axes, and that on a dark page.
+#: The colour of text and axes, and their colour on a dark page.
 _INK = "#1f2328"
 _LIGHT = "#e3e6ea"
 
-#: All text and lines of axes have the one colour that a page changes.
+#: All text and axes have one colour, which a dark page replaces.
 _STYLE = {
     **dict.fromkeys(
         (
@@ -65,7 +65,7 @@ _STYLE = {
 _PUBLISHED = "#8a9099"
 _OURS = "#1f77b4"
 
-#: Of the SVG alone: a PNG stays white.
+#: Only for the SVG: a PNG stays white.
 _DARK = f"""
 @media screen and (prefers-color-scheme: dark) {{
   [style*="fill: {_INK}"] {{ fill: {_LIGHT} !important }}
@@ -82,11 +82,11 @@ _LINEAR_US = 1000
 class Picture:
     """One picture.
 
-    :param name: of its files, without an ending.
+    :param name: name of its files, without an extension.
     :param images: its bytes by format.
     :param wide: whether it is a grid, as wide as a page.
-    :param alone: whether it has no neighbour: those that follow are pairs,
-        such as before and after.
+    :param alone: whether it has a row to itself; the pictures after it are
+        pairs, such as before and after.
     """
 
     name: str
@@ -99,9 +99,9 @@ class Picture:
 def draw(
     collections: Sequence[Collection], *, published: bool = False
 ) -> Iterator[Picture]:
-    """Yield the pictures that the measurements have.
+    """Yield the pictures of measurements.
 
-    :param published: whether to draw the figures that others published.
+    :param published: whether to draw published figures, too.
     :raises PicturesUnavailable: without matplotlib.
     """
     _library()
@@ -124,12 +124,12 @@ def draw(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Limits:
-    """Ends of the axes that all pictures of latencies share.
+    """Upper limits of the axes in all pictures of latencies.
 
-    :param us: of a histogram's latencies.
-    :param samples: of a histogram's numbers of samples.
-    :param maximum_us: of the maxima.
-    :param seconds: of their time.
+    :param us: latency in histograms.
+    :param samples: number of samples in histograms.
+    :param maximum_us: latency of the maxima.
+    :param seconds: time of the maxima.
     """
 
     us: int = 1
@@ -149,7 +149,7 @@ def _latency_axes(collections: Sequence[Collection]) -> _Limits:
     maxima = [each for cpu in cpus for each in cpu.maxima_us]
     return _Limits(
         max([each[0] for each in buckets], default=1),
-        # One line of an overlay has all CPUs in it.
+        # A line of an overlay sums all CPUs.
         max([each[1] for each in buckets], default=1) * max(len(cpus), 1),
         max(maxima, default=1),
         max([len(cpu.maxima_us) for cpu in cpus], default=1),
@@ -159,7 +159,7 @@ def _latency_axes(collections: Sequence[Collection]) -> _Limits:
 def _library() -> Any:
     log = logging.getLogger("matplotlib")
     if not log.isEnabledFor(logging.INFO):
-        # It warns who has no home directory that its cache is elsewhere.
+        # It warns users without a home directory about its cache.
         log.setLevel(logging.ERROR)
     try:
         import matplotlib as library
@@ -170,7 +170,7 @@ def _library() -> Any:
 
 
 def _plain(text: str) -> str:
-    """Return text in which nothing is taken for mathematics."""
+    """Return text escaped so that matplotlib reads no mathematics."""
     return text.replace("$", r"\$")
 
 
@@ -188,7 +188,7 @@ def _picture(
         figure.suptitle(_plain(text), fontsize=11)
         paint(figure)
     if emulated:
-        # Along the diagonal, and whole.
+        # Along the diagonal, within the picture.
         rotation = min(20.0, math.degrees(math.atan2(size[1], size[0])) / 2)
         length = 0.9 * 72 * size[0] / math.cos(math.radians(rotation))
         figure.text(
@@ -206,7 +206,7 @@ def _picture(
     images = {}
     for each in FORMATS:
         sink = io.BytesIO()
-        # No date in it: the same measurement gives the same file.
+        # Without a date the same measurement gives the same file.
         metadata = {"Date": None} if each == "svg" else None
         figure.savefig(sink, format=each, dpi=110, metadata=metadata)
         images[each] = sink.getvalue()
@@ -217,12 +217,12 @@ def _picture(
 
 
 def _legend(figure: Any, axes: Any, most: int = _WITHIN) -> None:
-    """Name the lines or bars; more than so many are below the axes."""
+    """Add a legend; a long one is placed below the axes."""
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) <= most:
         axes.legend()
         return
-    # As many columns as the longest name leaves room for.
+    # As many columns as fit with the longest name.
     columns = max(1, min(4, 90 // (max(map(len, labels)) + 8)))
     figure.legend(handles, labels, ncols=columns, loc="outside lower center")
 
@@ -245,7 +245,7 @@ def _style(cpu: CpuLatency, is_named: bool) -> dict[str, Any]:
 def _histogram(
     each: Collection, tool: str, n: int, limits: _Limits
 ) -> Iterator[Picture]:
-    """OSADL's plot: a step line a CPU, samples on a logarithmic axis."""
+    """OSADL's plot: a step line per CPU, samples on a logarithmic axis."""
     result = each.latency[tool]
     cpus = [cpu for cpu in result.measurement.cpus if cpu.histogram]
     if not cpus:
@@ -268,11 +268,11 @@ def _histogram(
 def _steps(
     axes: Any, histogram: Sequence[tuple[int, ...]], **style: Any
 ) -> None:
-    """Draw the buckets as steps, down to nothing where one is empty."""
+    """Draw the buckets as steps; empty buckets drop below the axis."""
     found = {each[0]: each[1] for each in histogram}
     last = min(max(found), MAX_BUCKETS)
     values = [found.get(x, 0) for x in range(last + 1)]
-    # Nothing is below the axis, which a logarithm does not have.
+    # A logarithmic axis has no zero; this value is below the axis.
     axes.stairs(
         [each or 0.5 for each in values],
         [x - 0.5 for x in range(last + 2)],
@@ -309,7 +309,7 @@ def _maxima(
             axes.plot(
                 cpu.maxima_us,
                 linewidth=0.9,
-                # A line of one point is none.
+                # A single point has no line.
                 marker="" if len(cpu.maxima_us) > 1 else ".",
                 **_style(cpu, is_named),
             )
@@ -369,14 +369,14 @@ class _Bar:
 
 
 def _length(error: float) -> float:
-    """Return the length of an error's bar; a file may have any number."""
+    """Return the length of an error bar; a file may contain any number."""
     return error if error > 0 else math.nan
 
 
 def _bars(
     name: str, title: str, emulated: bool, bars: Sequence[_Bar], unit: str
 ) -> Picture:
-    """Return bars below each other; published figures have another colour."""
+    """Return stacked bars; published figures have another colour."""
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
@@ -442,7 +442,7 @@ def _throughput(
 
 
 def _streams(measured: network.Measured) -> str:
-    """Return the number of streams as people write it."""
+    """Return the number of streams as text."""
     number = measured.cell.streams
     return f"{number} stream{'s' if number > 1 else ''}"
 
@@ -456,7 +456,7 @@ def _requests(collections: Sequence[Collection]) -> Iterator[Picture]:
         how = "Onload, " if each.cell.onload else ""
         how += each.tool or sockperf.TOOL
         lines.setdefault((label, how), []).append(each)
-    # A colour a name, and a dash a way.
+    # One colour per name, one dash style per way.
     names = list(dict.fromkeys(name for name, _ in lines))
     ways = list(dict.fromkeys(how for _, how in lines))
 
@@ -489,7 +489,7 @@ def _requests(collections: Sequence[Collection]) -> Iterator[Picture]:
 def _onload(
     collections: Sequence[Collection], published: bool
 ) -> Iterator[Picture]:
-    """How many times as many requests Onload makes as the kernel."""
+    """Requests over Onload as a multiple of the kernel's."""
     found = _named(collections, network.REQUESTS)
     kernel = {
         (label, each.cell, each.tool): each.figure
@@ -547,7 +547,7 @@ def _packets(
 
 
 def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
-    """Axes for each pattern: the clients, and a bar or a line a place."""
+    """Axes for each pattern, with clients and a bar or line per place."""
     found = [
         (
             each.cell.place
@@ -610,7 +610,7 @@ def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
     yield _picture(f"disk-{what}", title, emulated, paint, size)
 
 
-#: What a series of the disk's has: where it stands, and its figures.
+#: Series of a disk picture: positions on the axis, and figures.
 _Series = Sequence[tuple[int, fio.Figures]]
 
 
@@ -632,7 +632,7 @@ def _bandwidth(
 def _latency(
     axes: Any, label: str, number: int, count: int, series: _Series
 ) -> None:
-    # It grows with the clients, by orders of magnitude: points, no lengths.
+    # Points rather than bars: it grows by orders of magnitude with clients.
     at = [at for at, _ in series]
     axes.plot(at, [x.mean_us / 1e3 for _, x in series], "o-", label=label)
     axes.set_yscale("log")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The kernel's pktgen: packets of 64 bytes, as many as an interface takes.
+"""The kernel's pktgen: sends 64-byte packets as fast as an interface can.
 
-It is steered by files of the network namespace (Documentation/networking/
-pktgen.rst). A packet of 64 bytes on the wire is one of 60 here: the card adds
+It is controlled by files of the network namespace (Documentation/networking/
+pktgen.rst). A packet of 64 bytes on the wire has 60 bytes here: the card adds
 the checksum.
 """
 
@@ -23,9 +23,9 @@ _RESULT = re.compile(
     re.DOTALL,
 )
 
-#: Sends for a time from one interface, and prints its result: interface,
-#: address and MAC to send to, seconds. Removes the interface at the end, also
-#: when it is interrupted.
+#: Sends from an interface for some time and prints the result. Its arguments:
+#: interface, destination address, destination MAC, seconds. It removes the
+#: interface from pktgen at the end, even after Ctrl-C.
 SCRIPT = f"""
 set -eu
 cd {DIRECTORY}
@@ -53,8 +53,9 @@ def command(
 ) -> tuple[str, ...]:
     """Return the command line.
 
-    :param interface: that sends.
-    :param address: that the packets are for, and its MAC.
+    :param interface: interface that sends.
+    :param address: destination of the packets.
+    :param mac: MAC of the destination.
     """
     return (
         "sh",
@@ -69,10 +70,10 @@ def command(
 
 
 def parse(output: bytes) -> tuple[int, float]:
-    """Return how many packets were sent, and how many a second.
+    """Return the number of packets sent, in all and per second.
 
     :raises RunFailed: if the kernel could not send.
-    :raises OutputInvalid: if it is not the file of an interface.
+    :raises OutputInvalid: if the output is not an interface's pktgen file.
     """
     text = output[: 64 * 1024].decode(errors="replace")
     found = _RESULT.search(text)
@@ -89,9 +90,9 @@ def parse(output: bytes) -> tuple[int, float]:
 
 
 def received(counters: bytes, interface: str) -> int:
-    """Return the packets that an interface received, by /proc/net/dev.
+    """Return the packets that an interface received, from /proc/net/dev.
 
-    :raises OutputInvalid: if it is not in there.
+    :raises OutputInvalid: if the interface is not listed.
     """
     for line in counters.decode(errors="replace").splitlines():
         name, _, values = line.strip().partition(":")

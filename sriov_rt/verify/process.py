@@ -17,10 +17,10 @@ from collections.abc import Sequence
 
 from sriov_rt.verify.errors import RunFailed
 
-#: How often the caller hears of a running program, in seconds.
+#: Seconds between two calls of ``tick``.
 TICK_S = 0.5
 
-#: How long a program has to end after it was asked to, in seconds.
+#: Seconds that a program has to exit after a signal.
 GRACE_S = 10.0
 
 #: The longest line and the longest error output that are kept, in bytes.
@@ -46,7 +46,7 @@ class Ended:
     def last_line(self) -> str:
         """Return the last line of its errors, or its exit code.
 
-        A label alone, such as the "ERROR:" that oslat ends with, says nothing.
+        A line that is only a label, such as oslat's "ERROR:", is skipped.
         """
         lines = [each.strip() for each in self.error.splitlines()]
         said = (
@@ -58,9 +58,9 @@ class Ended:
 
 
 class Lines:
-    """The lines of an output, as many as fit.
+    """Lines of an output, up to a limit.
 
-    :param limit: bytes that are kept.
+    :param limit: the most bytes that are kept.
     """
 
     def __init__(self, limit: int) -> None:
@@ -69,20 +69,20 @@ class Lines:
         self._found: list[bytes] = []
 
     def feed(self, lines: list[bytes]) -> None:
-        """Take in lines."""
+        """Keep some lines."""
         for line in lines:
-            # One more than fits shows that there are too many.
+            # One line above the limit shows that there were too many.
             if self._size <= self._limit:
                 self._found.append(line)
                 self._size += len(line) + 1
 
     def whole(self) -> bytes:
-        """Return them; longer than the limit if that was exceeded."""
+        """Return the output; it is longer than an exceeded limit."""
         return b"\n".join([*self._found, b""])
 
 
 def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own, whose output nobody reads."""
+    """Start a program in its own session and discard its output."""
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -94,9 +94,9 @@ def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
 
 @contextlib.contextmanager
 def beside(command: Sequence[str]) -> Iterator[Callable[[], bool]]:
-    """Keep a program running beside others; it is ended by SIGTERM.
+    """Run a program meanwhile; end it by SIGTERM.
 
-    :returns: whether it still runs.
+    :returns: a function that returns whether it still runs.
     """
     with spawn(command) as child:
         try:
@@ -116,13 +116,13 @@ def run(
     """Run a program to its end.
 
     Ctrl-C is passed on to it and its children as SIGINT, as a terminal does,
-    so that it writes what it has.
+    so that it writes its results so far.
 
     :param limit_s: seconds after which it is ended.
-    :param lines: is given the lines of its standard output as they come.
+    :param lines: is called with new lines of its standard output.
     :param tick: is called with its pid and the seconds that passed.
-    :param directory: where it runs; here by default.
-    :param name: of it in errors; its first word by default.
+    :param directory: its working directory; the current one by default.
+    :param name: its name in errors; the command's first word by default.
     :raises RunFailed: if it can't be started or does not end in time.
     """
     try:
@@ -198,7 +198,7 @@ class _Reader:
         if descriptor != self._child.stdout.fileno():
             self._error = (self._error + data)[-_MAX_ERROR:]
             return bool(data)
-        # The last line need not end.
+        # The last line may lack a newline.
         *whole, tail = (self._tail + (data or b"\n")).split(b"\n")
         self._tail = tail[-_MAX_LINE:]
         if whole:

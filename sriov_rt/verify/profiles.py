@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Profiles of measurements as published: tools and their parameters."""
+"""Published profiles of measurements: tools and their parameters."""
 
 import dataclasses
 from collections.abc import Collection
@@ -18,7 +18,7 @@ from sriov_rt.verify.timerlat import Timerlat
 class Profile:
     """Steps in their order.
 
-    :param name: for the command line and the certificate.
+    :param name: its name in the command line and the certificate.
     :param source: where its parameters were published.
     """
 
@@ -27,7 +27,7 @@ class Profile:
     steps: tuple[Step, ...]
 
     def lasting(self, duration_s: int) -> "Profile":
-        """Return it with another duration of each step."""
+        """Return the profile with another duration of each step."""
         steps = tuple(
             dataclasses.replace(each, duration_s=duration_s)
             for each in self.steps
@@ -35,7 +35,7 @@ class Profile:
         return dataclasses.replace(self, steps=steps)
 
     def without(self, names: Collection[str]) -> "Profile":
-        """Return it without some of its tools."""
+        """Return the profile without some of its tools."""
         steps = tuple(each for each in self.steps if each.tool not in names)
         return dataclasses.replace(self, steps=steps)
 
@@ -85,5 +85,5 @@ _PROFILES = (
 #: Profiles by name.
 PROFILES: Mapping[str, Profile] = {each.name: each for each in _PROFILES}
 
-#: The one that is taken unless another is named.
+#: The default profile.
 DEFAULT = "standard"

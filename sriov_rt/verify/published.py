@@ -10,7 +10,7 @@ VF_PASSTHROUGH = "SLTechnology 2025"
 STACKHPC = "StackHPC"
 SOLARFLARE = "Solarflare and Red Hat"
 
-#: Each publication by the name that tables and pictures have.
+#: Publications by their names in tables and pictures.
 SOURCES = {
     CERN: (
         "Single-Root Input/Output Virtualization (SR-IOV) with Linux "
@@ -38,8 +38,8 @@ def remarks(
 ) -> Iterator[str]:
     """Yield the sources of published figures, and the differences from ours.
 
-    :param found: a source and the way of each row, "yes" where it was
-        measured as published; rows without a published figure are left out.
+    :param found: source and "same way" of each row that has a published
+        figure; the latter is "yes" if it was measured as published.
     """
     ways: dict[str, dict[str, int]] = {}
     for source, way in found:

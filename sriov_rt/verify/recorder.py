@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A short trace of who has the measured CPUs, beside a tool that goes on.
+"""A short trace of what runs on the measured CPUs, while a tool measures.
 
-It is an instance of tracefs of its own, a ring of the last seconds, which is
-stopped and read when a sample above the bound was seen, and then goes on. Its
-clock is the one that timers expire by. It takes about a µs from each wake-up,
-and runs where a bound is given alone.
+It is a tracefs instance with a ring buffer of the last seconds. When a sample
+above the bound is seen, the trace is stopped, read and resumed. Its clock is
+that of timers. It costs about a µs per wake-up, and runs only if there is a
+bound.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from sriov_rt.verify import hwlat
 
 INSTANCE = "sriov_rt_culprit"
 
-#: KiB of the ring of each CPU: some seconds of 5,000 wake-ups each.
+#: KiB of each CPU's ring buffer: some seconds with 5,000 wake-ups each.
 BUFFER_KIB = 4096
 
-#: The most of a trace that is read, in bytes.
+#: The longest trace that is read, in bytes.
 _MAX_TRACE = 64 * 1024 * 1024
 
 
@@ -52,12 +52,12 @@ class Recorder:
 
 @contextlib.contextmanager
 def running(root: Root, cpus: CpuSet) -> Iterator[Recorder | None]:
-    """Trace some CPUs; None where the kernel or its tracefs can't."""
+    """Trace some CPUs; yield None if the kernel or its tracefs can't."""
     tracing = root.path / hwlat.TRACING
     instance = tracing / "instances" / INSTANCE
     with contextlib.ExitStack() as stack:
         try:
-            # One that was killed left its own.
+            # A run that was killed left its instance.
             with contextlib.suppress(FileNotFoundError):
                 instance.rmdir()
             instance.mkdir()

@@ -2,12 +2,11 @@
 
 """Regression of a host: is it worse than its last certificate?
 
-Each CPU's latencies by each tool are compared as distributions, without an
-assumption of their shape. Where there are maxima of each second, Smirnov's
-one-sided test of two samples says whether those after are larger; otherwise a
-high quantile is compared. In both cases the samples beyond the maximum before
-are counted. Holm's correction keeps the chance of one false alarm among all
-CPUs and tools below 5 %.
+Each CPU's latencies by each tool are compared as distributions of any shape.
+If there are maxima of each second, Smirnov's one-sided two-sample test says
+whether the new ones are larger; otherwise a high quantile is compared. In both
+cases the samples beyond the old maximum are counted. Holm's correction keeps
+the chance of one false alarm among all CPUs and tools below 5 %.
 """
 
 import dataclasses
@@ -23,19 +22,19 @@ from sriov_rt.verify.collection import Collection
 from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.results import Result
 
-#: The least difference that is one, µs: the width of a bucket.
+#: The least relevant difference, µs: the width of a bucket.
 LEAST_US = 1.0
 
-#: The least share of the certificate's samples: the tail that half as many
-#: show is at most twice as likely.
+#: The least share of the certificate's number of samples: a tail that half as
+#: many show is at most twice as likely.
 _LEAST_SHARE = 0.5
 
-#: The part of the maxima of each second that compared quantiles are above.
+#: The compared quantiles of the maxima of each second.
 _QUANTILES = (0.5, 0.9, 0.99)
 
 
 class Verdict(enum.StrEnum):
-    """The one verdict on a measurement."""
+    """Verdict on a measurement."""
 
     NO_WORSE = "no worse"
     WORSE = "worse"
@@ -47,10 +46,10 @@ class Figure:
     """One figure of a CPU in both measurements.
 
     :param what: tool, CPU and figure.
-    :param before_us: of the certificate, µs.
-    :param after_us: of the measurement, µs.
-    :param chance: how likely it is that the latter is as large by chance.
-    :param is_worse: whether that is so, all figures taken together.
+    :param before_us: figure of the certificate, µs.
+    :param after_us: figure of the measurement, µs.
+    :param chance: probability that the latter is as large by chance.
+    :param is_worse: whether it is worse, considering all figures together.
     """
 
     what: str
@@ -77,13 +76,13 @@ class Regression:
 
     @property
     def worst(self) -> Figure | None:
-        """The figure that got worse by most."""
+        """The figure that got worse by the most."""
         worse = [each for each in self.figures if each.is_worse]
         return max(worse, key=lambda each: each.change_us, default=None)
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict; worse is worse in few samples as well."""
+        """The verdict; few samples are enough for "worse"."""
         if self.worst is not None:
             return Verdict.WORSE
         return Verdict.TOO_FEW if self.lacking else Verdict.NO_WORSE
@@ -92,7 +91,7 @@ class Regression:
 def judge(before: Collection, after: Collection) -> Regression:
     """Judge a measurement by the figures of a certificate.
 
-    :raises NotComparable: if it was measured otherwise, or elsewhere.
+    :raises NotComparable: if it was measured in another way or elsewhere.
     """
     figures: list[Figure] = []
     lacking: list[str] = []
@@ -179,7 +178,7 @@ def _figures(
 def _maxima(name: str, before: Sequence[int], after: Sequence[int]) -> Figure:
     """Compare the maxima of each second, sorted, by Smirnov's test.
 
-    The probability is that of large samples, exp(-2 D² nm / (n + m)); ties
+    The probability is that for large samples, exp(-2 D² nm / (n + m)); ties
     make it too large, never too small.
     """
     n, m = len(before), len(after)
@@ -202,7 +201,7 @@ def _maxima(name: str, before: Sequence[int], after: Sequence[int]) -> Figure:
 
 
 def _corrected(figures: Sequence[Figure]) -> tuple[Figure, ...]:
-    """Return the figures, marked by Holm's procedure."""
+    """Return the figures, with is_worse set by Holm's procedure."""
     order = sorted(range(len(figures)), key=lambda k: figures[k].chance)
     worse = set()
     for rank, place in enumerate(order):

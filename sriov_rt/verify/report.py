@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A report of measurements as one page that needs nothing else."""
+"""A report of measurements as one self-contained page."""
 
 import base64
 import dataclasses
@@ -39,9 +39,9 @@ _TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 class Section:
     """Table of a page, below a heading.
 
-    :param columns: names; a row has a text for each.
+    :param columns: names of the columns; a row has a text for each.
     :param warnings: sentences below the table.
-    :param is_folded: shown on request, and not printed.
+    :param is_folded: whether it is shown only on request, and not printed.
     """
 
     title: str
@@ -58,10 +58,10 @@ def page(
     *,
     published: bool = False,
 ) -> str:
-    """Return the page as HTML, its pictures within.
+    """Return the page as HTML with embedded pictures.
 
-    :param made: when and by what it is made, a sentence.
-    :param published: whether to show the figures that others published.
+    :param made: when and by what it was made, a sentence.
+    :param published: whether to show published figures, too.
     :raises PicturesUnavailable: without jinja2.
     """
     try:
@@ -104,7 +104,7 @@ def page(
 def _side_by_side(
     collections: Sequence[Collection],
 ) -> Iterator[tuple[str, ...]]:
-    """Yield a row of each fact, a column for each measurement."""
+    """Yield a row for each fact, with a column for each measurement."""
     every = [dict(facts(each)) for each in collections]
     for name in dict.fromkeys(name for each in every for name in each):
         yield (name, *(each.get(name, "-") for each in every))
@@ -123,7 +123,7 @@ def facts(found: Collection) -> Iterator[tuple[str, str]]:
     machines = [each.machine for each in (*latency, *others)]
     machines += [each.machine for each in found.breaches]
     tools = [f"{each.tool} {each.version}" for each in runs]
-    # iperf3 and fio say their names themselves.
+    # The versions of iperf3 and fio include their names.
     names = {network.REQUESTS: sockperf.TOOL, network.PACKETS: pktgen.TOOL}
     for each in found.network:
         name = each.tool or names.get(each.cell.test, "")
@@ -154,13 +154,13 @@ def facts(found: Collection) -> Iterator[tuple[str, str]]:
 
 
 def _date(seconds: float) -> str:
-    # A file may have any number.
+    # A file may contain any number.
     found = time.gmtime(min(max(seconds, 0), 2**40))
     return time.strftime("%Y-%m-%d %H:%M UTC", found)
 
 
 def _links(picture: Picture) -> Iterator[tuple[str, str]]:
-    """Yield each format of a picture, and the picture as a link."""
+    """Yield each format of a picture, with the picture as a data link."""
     for kind, data in picture.images.items():
         text = base64.b64encode(data).decode("ascii")
         yield kind, f"data:{_TYPES[kind]};base64,{text}"
@@ -260,8 +260,8 @@ def _latency(found: Collection) -> Iterator[Section]:
     )
 
 
-#: The most columns that a page as wide as a telephone has room for, and the
-#: most rows of a table that is shown unasked.
+#: The most columns that fit on a telephone's screen, and the most rows of a
+#: table that is not folded.
 _NARROW = 3
 _LONG = 24
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Measurements kept in a directory, so that a run can be resumed."""
+"""Measurements in a directory, so that a run can be resumed."""
 
 import dataclasses
 import os
@@ -23,7 +23,7 @@ from sriov_rt.verify.measurement import Step
 
 T = TypeVar("T")
 
-#: Of each file of results.
+#: Schema version of each file of results.
 SCHEMA_VERSION = 1
 
 #: The longest file, in bytes: 1,024 CPUs with their histograms and maxima.
@@ -31,19 +31,19 @@ MAX_FILE = 256 * 1024 * 1024
 
 
 def lock_of(user: int) -> pathlib.Path:
-    """Return the file that a user holds while anything is measured.
+    """Return the file that a user locks during any measurement.
 
-    Root's is where nobody else can hold it: who does keeps ``verify watch``
+    Root's file is where nobody else can lock it: a lock keeps ``verify watch``
     from withdrawing a certificate.
     """
     if user == 0:
-        #: Held while root measures anything.
+        #: Locked while root measures anything.
         return pathlib.Path("/run/sriov-rt-verify.lock")
     place = pathlib.Path(tempfile.gettempdir())
     return place / f"sriov-rt-verify-{user}.lock"
 
 
-#: Held while anything on this host is measured.
+#: Locked while anything on this host is measured.
 LOCK = lock_of(os.geteuid())
 
 
@@ -75,14 +75,14 @@ class Results:
         self.directory = directory
 
     def get(self, step: Step) -> Result | None:
-        """Return the result of a step; None without a whole one.
+        """Return the result of a step; None if there is no complete one.
 
-        A file that is not one of ours is taken for none, and measured again.
+        A file in another format is ignored, and the step measured again.
         """
         return read(self._path(step))
 
     def put(self, result: Result) -> pathlib.Path:
-        """Keep a measurement; it is there as a whole or not at all.
+        """Write a measurement atomically.
 
         :raises OSError: if it can't be written.
         """
@@ -95,7 +95,7 @@ class Results:
 
 
 def read(path: pathlib.Path) -> Result | None:
-    """Return the measurement of a file; None if it is not one."""
+    """Return the measurement in a file; None if it has none."""
     found = load(Result, path, MAX_FILE)
     if found and all(each.is_possible for each in found.measurement.cpus):
         return found
@@ -103,7 +103,7 @@ def read(path: pathlib.Path) -> Result | None:
 
 
 def load(cls: type[T], path: pathlib.Path, limit: int) -> T | None:
-    """Return what :func:`keep` wrote; None if a file is not that.
+    """Return what :func:`keep` wrote; None for any other file.
 
     :param limit: the longest file, in bytes.
     """
@@ -119,7 +119,7 @@ def load_all(
 ) -> list[T]:
     """Return what :func:`keep` wrote into a directory, in order of names.
 
-    :param pattern: of the files' names; one that is not a result is left out.
+    :param pattern: pattern of names; files that are no results are ignored.
     """
     paths = sorted(directory.glob(pattern))
     found = (load(cls, each, limit) for each in paths)
@@ -127,9 +127,9 @@ def load_all(
 
 
 def keep(path: pathlib.Path, result: object) -> None:
-    """Write a result; it is there as a whole or not at all.
+    """Write a result atomically.
 
-    :param path: its directory is made if it is missing.
+    :param path: the file; its directory is made if it is missing.
     :raises OSError: if it can't be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,9 +139,9 @@ def keep(path: pathlib.Path, result: object) -> None:
 
 @contextmanager
 def exclusive(lock: pathlib.Path = LOCK) -> Iterator[None]:
-    """Keep other measurements of this host out.
+    """Prevent other measurements on this host meanwhile.
 
-    :raises Busy: if there is one.
+    :raises Busy: if another one is running.
     """
     with ExitStack() as stack:
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""JSON of rt-tests, checked on the way in."""
+"""Checked reading of rt-tests' JSON."""
 
 import dataclasses
 from typing import Any
@@ -12,11 +12,11 @@ from sriov_rt.verify.measurement import MAX_BUCKETS
 from sriov_rt.verify.measurement import MAX_LATENCY_US
 from sriov_rt.verify.measurement import MAX_SAMPLES
 
-#: The longest file: 1,024 CPUs with 400 buckets take 8 MB.
+#: The longest file, in bytes: 1,024 CPUs with 400 buckets take 8 MB.
 MAX_FILE = 64 * 1024 * 1024
 
-#: The version of the form, and the key of the program's version, with the
-#: colon that rt-tests 2.4 has in it or without.
+#: The version of the format, and the keys of the program's version: rt-tests
+#: 2.4 has a colon in its key.
 _FORM = 1
 _VERSIONS = ("rt_test_version:", "rt_test_version")
 
@@ -25,7 +25,7 @@ _VERSIONS = ("rt_test_version:", "rt_test_version")
 class Thread:
     """Values of one thread in a file.
 
-    :param tool: for errors.
+    :param tool: the program's name, for errors.
     """
 
     tool: str
@@ -42,7 +42,7 @@ class Thread:
     def real(self, key: str) -> float:
         """Return a number that need not be whole."""
         found = self.values.get(key)
-        # NaN is in no range.
+        # The range check also refuses NaN.
         if isinstance(found, bool) or not isinstance(found, (int, float)):
             raise self._invalid(key)
         if not 0 <= found <= MAX_SAMPLES:
@@ -54,7 +54,7 @@ class Thread:
     ) -> tuple[tuple[int, int], ...]:
         """Return pairs of a latency and its samples, ascending.
 
-        :param samples: how many there are in all: at least those in buckets.
+        :param samples: number of all samples; the buckets may not have more.
         """
         found = self.values.get("histogram", {})
         if type(found) is not dict or len(found) > MAX_BUCKETS:
@@ -103,7 +103,7 @@ def load(tool: str, document: bytes) -> Document:
     """Return the values of a file.
 
     :param tool: the program that wrote it.
-    :raises OutputInvalid: if it is not in the form of rt-tests 2.x.
+    :raises OutputInvalid: if it is not in the format of rt-tests 2.x.
     """
     try:
         found = documents.plain(document, MAX_FILE)

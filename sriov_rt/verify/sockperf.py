@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""sockperf: requests and responses over TCP, a process a stream.
+"""sockperf: requests and responses over TCP, one process per stream.
 
-It measures where netperf is not installed. Its ping-pong does what netperf's
-TCP_RR does, with messages of 14 bytes instead of 1, and says the latency of
+It is used where netperf is not installed. Its ping-pong is like netperf's
+TCP_RR, with messages of 14 bytes instead of 1, and reports the latency of
 half a round trip.
 """
 
@@ -17,7 +17,7 @@ from sriov_rt.verify.errors import RunFailed
 TOOL = "sockperf"
 PACKAGE = "sockperf"
 
-#: The least that its header needs.
+#: Bytes of a message: the least that fits sockperf's header.
 MESSAGE = 14
 
 MAX_OUTPUT = 1024 * 1024
@@ -29,10 +29,10 @@ _VALID = re.compile(
 )
 _MEAN = re.compile(
     r"avg-latency=(\d{1,12}\.\d{1,9}) "
-    # From 3.8 on, other measures of the spread follow.
+    # From 3.8 on, other measures of dispersion follow.
     r"\(std-dev=(\d{1,12}\.\d{1,9})[,)]"
 )
-#: What versions before 3.6 have in its place.
+#: The line of versions before 3.6.
 _OLD_MEAN = re.compile(r"avg-lat= *\d")
 _ERROR = re.compile(r"^sockperf: ERROR: (.{1,200})", re.MULTILINE)
 _P99 = re.compile(r"percentile 99\.000 =\s*(\d{1,12}\.\d{1,9})")
@@ -65,11 +65,11 @@ def parse(
 ) -> tuple[str, float, float, float]:
     """Return version, transactions a second, their error, worst p99 in µs.
 
-    :param outputs: of each stream; at least one.
-    :raises OutputInvalid: if one is not in the form of sockperf 3, or is of
-        a run that ended early.
-    :raises RunFailed: if it says why it has none, when its exit code is 0,
-        or is too old.
+    :param outputs: output of each stream; at least one.
+    :raises OutputInvalid: if one is not in the format of sockperf 3, or its
+        run ended early.
+    :raises RunFailed: if it has an error, with which sockperf exits 0, or if
+        sockperf is too old.
     """
     version, rate, variance, worst = "", 0.0, 0.0, 0.0
     for output in outputs:
@@ -89,7 +89,7 @@ def parse(
         if not (named and valid and late and mean):
             raise OutputInvalid(TOOL, "no statistics in it")
         seconds, received = float(valid[1]), int(valid[3])
-        # It leaves out its warm-up of 0.4 s, and as much at the end.
+        # sockperf leaves out 0.4 s of warm-up and as much at the end.
         if not received or seconds < 0.9 * duration_s - 1:
             raise OutputInvalid(
                 TOOL, f"{received} messages in {seconds:.1f} s"
@@ -99,7 +99,7 @@ def parse(
         version = named[1]
         rate += received / seconds
         if float(mean[1]):
-            # The relative error of a mean is that of its reciprocal.
+            # A mean and its reciprocal have the same relative error.
             relative = float(mean[2]) / float(mean[1])
             variance += (relative * received / seconds) ** 2 / received
         worst = max(worst, float(late[1]))

@@ -17,8 +17,8 @@ from sriov_rt.verify.collection import Collection
 from sriov_rt.verify.load import LOADS
 from sriov_rt.verify.load import NONE
 
-#: Arguments of a kernel's command line that latency hangs on; the others may
-#: name disks and secrets, and are in the digest alone.
+#: Kernel arguments that latency depends on. Others may name disks and secrets,
+#: and are only part of the digest.
 ARGUMENTS = frozenset(
     {
         *("clocksource", "cpufreq.default_governor", "default_hugepagesz"),
@@ -37,7 +37,7 @@ ARGUMENTS = frozenset(
     }
 )
 
-#: Conditions that name one machine, of which a page has a digest.
+#: Conditions that identify a machine; a page has only their digests.
 _IDENTITIES = ("machine", conditions.BOOT)
 _COMMAND_LINE = "kernel command line"
 
@@ -46,7 +46,7 @@ _COMMAND_LINE = "kernel command line"
 class Verdict:
     """Verdict on the latency of one directory.
 
-    :param sentence: for people.
+    :param sentence: the verdict in words.
     :param is_certified: whether the measurements earn a certificate.
     :param reasons: why they do not, a sentence each.
     """
@@ -96,10 +96,10 @@ def of(found: Collection) -> Verdict | None:
 
 
 def rows(found: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield conditions for a page that others read, name and value.
+    """Yield name and value of conditions for a page that others read.
 
-    What names one machine is a digest there, as is the command line but for
-    ARGUMENTS.
+    What identifies a machine is replaced by a digest, as is the command line
+    except for ARGUMENTS.
     """
     for name, value in found.items():
         if name == _COMMAND_LINE:
@@ -117,7 +117,7 @@ def rows(found: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def preemption(found: Mapping[str, str]) -> str:
-    """Return how the kernel of conditions is preempted."""
+    """Return "yes" if the kernel is PREEMPT_RT; "no"; empty if unknown."""
     version = found.get("kernel version", "")
     if not version or version in (conditions.ABSENT, conditions.UNREADABLE):
         return ""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""rtla timerlat: the kernel's own account of a wakeup, IRQ and thread.
+"""rtla timerlat: the kernel's own latencies of a timer's IRQ and thread.
 
-rtla prints a table, no JSON: a row a bucket, then ``count`` (all samples,
-those above the last bucket included) and ``max``, with a column of the
-interrupt and one of the thread for each CPU. Later versions measure with
-threads of user space where the kernel has timerlat_fd (from 6.5 on), and have
-a third column: the return to user space, which is what a program sees.
+rtla prints a table, not JSON: a row for each bucket, then ``count`` (all
+samples, including those above the last bucket) and ``max``. Each CPU has a
+column for the interrupt and one for the thread. Later versions use threads of
+user space if the kernel has timerlat_fd (from 6.5 on), and have a third
+column: the return to user space, which is what a program sees.
 """
 
 import contextlib
@@ -39,29 +39,29 @@ TOOL = "timerlat"
 
 _COLUMN = re.compile(r"(IRQ|Thr|Usr)-(\d{1,5})")
 
-#: The columns of each CPU: the last is what counts.
+#: The columns of each CPU: the last one is used.
 _KINDS = (("IRQ", "Thr", "Usr"), ("IRQ", "Thr"))
 
-#: The rest is not needed; later versions have decimals in "avg:".
+#: The totals that are read; later versions have decimals in "avg:".
 _TOTALS = ("count:", "max:")
 
 _ACTION = "--on-threshold"
 
-#: The option that leaves the auto-analysis out, of an rtla that has one.
+#: The option without auto-analysis, of an rtla that has one.
 _ANALYSIS = "--no-aa"
 
-#: The line that rtla's action prints.
+#: The line that the command run by rtla prints.
 _MARK = b"sriov-rt-breach"
 
-#: Where rtla keeps its trace by default, in its directory; and the most of
-#: it that is read: its end, in bytes.
+#: rtla's default file for its trace, in its working directory, and how much
+#: of its end is read, in bytes.
 _TRACE = "timerlat_trace.txt"
 _MAX_TRACE = 64 * 1024 * 1024
 
 #: The longest output of a run that stops, in bytes.
 _MAX_TABLE = 1024 * 1024
 
-#: Seconds for which another sample above the bound is waited for.
+#: Seconds to wait for another sample above the bound.
 AGAIN_S = 60
 
 #: The longest help that is read, in bytes, and the seconds that it may take.
@@ -111,7 +111,7 @@ class Timerlat(ProgramTool):
     ) -> Run:
         """Measure once, and then look for the culprit of the worst sample.
 
-        The table does not say when that was: it is waited for once more.
+        The table does not say when that was, so this waits for another one.
         """
         ran = super().run(cpus, root, tick)
         if not ran.culprits or self.bound_us is None or ran.interrupted:
@@ -136,7 +136,7 @@ class Timerlat(ProgramTool):
     def until_above(
         self, cpus: Cpus, bound_us: int, breached: Callable[[], None]
     ) -> tuple[int, Culprit | None]:
-        """Measure until the first sample above a bound, and analyse that.
+        """Measure until the first sample above a bound, and analyse it.
 
         An older rtla (6.1 is one) starts its trace when its table has begun: a
         sample in between is in the table alone, and another one is waited for.
@@ -148,7 +148,7 @@ class Timerlat(ProgramTool):
             none, or this rtla says no more.
         :raises KeyboardInterrupt: if it was interrupted.
         :raises RunFailed: if rtla can't run.
-        :raises OutputInvalid: if it is not understood.
+        :raises OutputInvalid: if its output is not understood.
         """
         worst, named = self._until_above(cpus, bound_us, breached)
         if named is None or named.why != blame.NO_SAMPLE_WHY:
@@ -198,12 +198,12 @@ class Timerlat(ProgramTool):
         return worst, dataclasses.replace(named, latency_us=worst)
 
     def _stopping(self, latency_us: int) -> tuple[str, ...]:
-        """Return the options to stop at the first sample above, and say why.
+        """Return options to stop at the first sample above and analyse it.
 
-        A newer rtla (6.12 is one) analyses the sample by itself; an older one
-        (6.1) keeps a trace with the events of osnoise. From Linux 6.17 on it
-        runs a command at the sample: its trace is stopped by then, and its
-        table follows.
+        A newer rtla (such as 6.12) analyses the sample by itself; an older one
+        (6.1) keeps a trace with the events of osnoise. From Linux 6.17 on,
+        rtla runs a command at the sample, after stopping its trace and before
+        printing its table.
 
         :raises RunFailed: if there is no rtla.
         """
@@ -220,7 +220,7 @@ class Timerlat(ProgramTool):
             mark = _MARK.decode()
             options.append(f"{_ACTION}=shell,command=echo {mark}")
         if _ANALYSIS not in said:
-            # Without a name, which old versions read in two ways.
+            # No file name: old versions disagree on its syntax.
             options += ["--trace", "--event=osnoise"]
         return tuple(options)
 
@@ -230,7 +230,7 @@ class Timerlat(ProgramTool):
 
 
 def _end(path: pathlib.Path) -> bytes:
-    """Return the end of a trace; nothing where there is none."""
+    """Return the end of a trace; empty if there is none."""
     try:
         with path.open("rb") as trace:
             trace.seek(max(0, os.fstat(trace.fileno()).st_size - _MAX_TRACE))
@@ -242,7 +242,7 @@ def _end(path: pathlib.Path) -> bytes:
 def _parse(output: bytes) -> list[CpuLatency]:
     """Return the latencies of each CPU's thread.
 
-    With threads of user space it is the return to them that counts.
+    With threads of user space it is the latency of the return to them.
 
     :raises OutputInvalid: if it is not the table of rtla 6.1 or later.
     """
@@ -276,14 +276,14 @@ def _parse(output: bytes) -> list[CpuLatency]:
         samples = totals["count:"][column]
         if sum(count for _, count in histogram) > samples:
             raise OutputInvalid(TOOL, "more samples in buckets than in all")
-        # Of a trace that was stopped, the last sample may lack its return.
+        # The last sample of a stopped run may lack its return.
         worst = _bounded(max(totals["max:"][first + 1 : column + 1]))
         found.append(CpuLatency(cpu, samples, worst, histogram))
     return found
 
 
 def _columns(lines: list[str]) -> tuple[list[int], int]:
-    """Return the CPUs, and how many columns each has."""
+    """Return the CPUs and how many columns each has."""
     head = next((each for each in lines if each.startswith("Index")), "")
     names = _COLUMN.findall(head)
     cpus = [int(cpu) for kind, cpu in names if kind == "IRQ"]

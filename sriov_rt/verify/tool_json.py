@@ -26,12 +26,12 @@ def number(tool: str, found: Mapping[str, Any], key: str) -> float:
     """Return the number of a key, from 0 to 1e15.
 
     :param tool: the program, for the error.
-    :raises OutputInvalid: if there is none, or another.
+    :raises OutputInvalid: if the value is missing or out of range.
     """
     value = found.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise OutputInvalid(tool, key)
-    # NaN is in no range.
+    # The range check also refuses NaN.
     if not 0 <= value <= _LARGEST:
         raise OutputInvalid(tool, key)
     return float(value)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The latency tools, one row each."""
+"""Table of the latency tools."""
 
 import types
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from sriov_rt.verify.measurement import Step
 from sriov_rt.verify.oslat import Oslat
 from sriov_rt.verify.timerlat import Timerlat
 
-#: In the order in which they run: first what the hardware does by itself.
+#: Tools in the order in which they run: first that of hardware latency.
 _ROWS: Iterable[type[LatencyTool]] = (Hwlat, Cyclictest, Oslat, Timerlat)
 
 #: Latency tools by name.
@@ -32,6 +32,6 @@ IN_GUESTS = tuple(each.name for each in _ROWS if each.in_guests)
 def every_step(duration_s: int) -> tuple[Step, ...]:
     """Return a step of every tool.
 
-    :param duration_s: of each.
+    :param duration_s: duration of each step.
     """
     return tuple(each.default_step(duration_s) for each in _ROWS)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Validity of a measurement."""
+"""Checks of a measurement's validity."""
 
 import dataclasses
 import os
@@ -14,11 +14,11 @@ from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify.measurement import CpuLatency
 
-#: The part of the samples that have to be there: a stall looks like fewer.
+#: The least part of the expected samples: fewer mean that the CPU stalled.
 MIN_SAMPLES = 0.99
 
-#: How far the clocks may drift apart while it runs, in seconds: NTP slews
-#: 500 ppm at the most, a step or a suspension is more.
+#: How far the clocks may differ after a measurement: by this part of its
+#: duration (NTP slews at most 500 ppm) and these seconds; a step is more.
 _DRIFT = 1e-3
 _STEP_S = 0.05
 
@@ -30,10 +30,10 @@ _STEAL = 8
 class Moment:
     """The clocks and the steal time of a host at one moment.
 
-    :param monotonic: CLOCK_MONOTONIC, which a suspended host's stands still.
+    :param monotonic: CLOCK_MONOTONIC, which stops while the host is suspended.
     :param boottime: CLOCK_BOOTTIME, which does not.
     :param realtime: CLOCK_REALTIME.
-    :param steal: of each CPU, in ticks of USER_HZ.
+    :param steal: steal time of each CPU, in ticks of USER_HZ.
     """
 
     monotonic: float
@@ -55,7 +55,7 @@ def now(root: Root) -> Moment:
 def clocks(before: Moment, after: Moment, cpus: CpuSet) -> Iterator[str]:
     """Yield each event that invalidates a measurement, a sentence each.
 
-    :param cpus: those that were measured.
+    :param cpus: the measured CPUs.
     """
     elapsed = after.monotonic - before.monotonic
     slept = after.boottime - before.boottime - elapsed
@@ -78,9 +78,9 @@ def clocks(before: Moment, after: Moment, cpus: CpuSet) -> Iterator[str]:
 def samples(
     found: Sequence[CpuLatency], cpus: CpuSet, expected: int
 ) -> Iterator[str]:
-    """Yield which CPUs were measured too little, a sentence each.
+    """Yield which CPUs have too few samples, a sentence each.
 
-    :param expected: samples that each CPU had time for; 0 to pass over.
+    :param expected: samples that each CPU had time for; 0 to skip the check.
     """
     missing = cpus - {each.cpu for each in found}
     if missing:
@@ -98,10 +98,10 @@ def samples(
 
 
 def threads(pid: int, cpus: CpuSet, priority: int) -> tuple[str, ...]:
-    """Return how the threads of a running tool are not as they should be.
+    """Return what is wrong with the threads of a running tool.
 
-    :param cpus: each has to have a thread of its own.
-    :param priority: that these have to have under SCHED_FIFO.
+    :param cpus: each of these CPUs needs a thread of its own.
+    :param priority: priority that the threads need under SCHED_FIFO.
     """
     alone = set()
     for name in _tasks(pid):

@@ -2,10 +2,10 @@
 
 """Watch over a latency certificate: a sample above its bound withdraws it.
 
-timerlat probes one isolated CPU at a time for a few seconds, the one that is
-idle: a guest's vCPU has its CPU to itself. Where guests have all of them, or
-none is to be disturbed, it probes a housekeeping CPU in its place, with a
-limit of its own: that shows what the firmware and the kernel do to all CPUs.
+timerlat probes one isolated CPU at a time for a few seconds. It takes an idle
+one, since a guest's vCPU has its CPU to itself. If guests have all of them, or
+none may be disturbed, it probes a housekeeping CPU instead, with a limit of
+its own: that shows what the firmware and the kernel do to all CPUs.
 """
 
 import contextlib
@@ -40,13 +40,13 @@ from sriov_rt.verify.timerlat import Timerlat
 
 LOG = logging.getLogger(__name__)
 
-#: A CPU is idle that was so for this part of the time.
+#: A CPU counts as idle if it was idle for this part of the time.
 _IDLE = 0.99
 
-#: Seconds over which that is looked at.
+#: Seconds for which idle time is observed.
 _LOOK_S = 1.0
 
-#: Tickets lie with the results of ``verify latency``, below the root.
+#: Tickets are kept with the results of ``verify latency``, below the root.
 TICKETS = "var/lib/sriov-rt-verify/results"
 
 _UNNAMED = "this rtla has neither analysed nor traced it"
@@ -59,11 +59,11 @@ _IDLE_FIELDS = (4, 5)
 class Probe:
     """Result of one probe.
 
-    :param cpu: that was probed; None where none was.
-    :param max_us: the worst sample; None where there is none.
+    :param cpu: the probed CPU; None if none was probed.
+    :param max_us: the worst sample; None if there is none.
     :param said: what happened, a sentence.
-    :param withdrawn: whether the certificate was withdrawn by it.
-    :param culprit: of the sample that did.
+    :param withdrawn: whether the probe withdrew the certificate.
+    :param culprit: culprit of the sample that withdrew it.
     """
 
     cpu: int | None
@@ -80,15 +80,15 @@ def probe(
     housekeeping_us: int | None = None,
     nova_files: compute.Files = compute.FILES,
 ) -> Probe:
-    """Probe one idle isolated CPU, and withdraw what it contradicts.
+    """Probe one idle isolated CPU; withdraw a certificate it contradicts.
 
-    :param lock: held by measurements; then nothing is probed.
-    :param housekeeping_us: probe the most idle housekeeping CPU in its place,
-        however busy it is; a latency above this withdraws, µs.
+    :param lock: file that measurements lock; if locked, nothing is probed.
+    :param housekeeping_us: probe the most idle housekeeping CPU instead,
+        however busy it is; a latency above this, in µs, withdraws.
     :param nova_files: Nova's configuration files below the root.
     :raises NotIsolated: if there is no CPU to probe.
     :raises RunFailed: if timerlat can't run.
-    :raises OutputInvalid: if it is not understood.
+    :raises OutputInvalid: if its output is not understood.
     :raises OSError: if the certificate can't be withdrawn.
     """
     found = host_latency.read(root)
@@ -114,7 +114,7 @@ def probe(
     if cpu is None:
         return Probe(None, None, "no isolated CPU is idle; none was probed")
     try:
-        # Nobody else may write a certificate meanwhile.
+        # No other process may write a certificate meanwhile.
         with results.exclusive(lock):
             return _judge(root, cpu, cpus, duration_s, found, limit, nova)
     except Busy:
@@ -124,10 +124,10 @@ def probe(
 def record(
     found: Certificate, why: str, root: Root, lock: pathlib.Path
 ) -> Probe:
-    """Withdraw a certificate for a change that the next look may not show.
+    """Withdraw a certificate for a change that may be undone later.
 
     :param why: what has changed.
-    :param lock: held by measurements; then nothing is written.
+    :param lock: file that measurements lock; if locked, nothing is written.
     :raises OSError: if the certificate can't be withdrawn.
     """
     try:
@@ -144,7 +144,7 @@ def record(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Limit:
-    """Limit of every sample, µs, and the words for it."""
+    """Limit of every sample, µs, and the words that describe it."""
 
     max_us: int
     whose: str
@@ -203,9 +203,9 @@ def _judge(
 def _withdraw(
     root: Root, found: Certificate, why: str, named: Culprit | None = None
 ) -> bool:
-    """Withdraw a certificate; False if there is another one by now.
+    """Withdraw a certificate; return False if it has been replaced.
 
-    It may have been withdrawn already, when the sample was seen.
+    It may have been withdrawn already when the sample was seen.
     """
     again = host_latency.read(root)
     if not isinstance(again, Certificate) or as_issued(again) != as_issued(
@@ -226,8 +226,8 @@ def watch(
 ) -> None:
     """Probe until Ctrl-C, and log each change.
 
-    :param interval_s: from the end of a probe to the next.
-    :param housekeeping_us: as of :func:`probe`.
+    :param interval_s: time from the end of a probe to the next one.
+    :param housekeeping_us: see :func:`probe`.
     :param nova_files: likewise.
     :raises: as :func:`probe`.
     """
@@ -248,14 +248,14 @@ def watch(
 
 
 def idle(root: Root, cpus: CpuSet) -> int | None:
-    """Return the most idle of CPUs; None if none is idle."""
+    """Return the most idle CPU; None if none counts as idle."""
     shares = _idle_shares(root, cpus)
     best = _best(shares)
     return best if best is not None and shares[best] >= _IDLE else None
 
 
 def most_idle(root: Root, cpus: CpuSet) -> int:
-    """Return the most idle of CPUs, however busy it is; at least one."""
+    """Return the most idle of at least one CPU, however busy it is."""
     best = _best(_idle_shares(root, cpus))
     return min(cpus) if best is None else best
 
@@ -265,7 +265,7 @@ def _best(shares: Mapping[int, float]) -> int | None:
 
 
 def _idle_shares(root: Root, cpus: CpuSet) -> Mapping[int, float]:
-    """Return the part of the time that each CPU was idle for a while."""
+    """Return the part of the time that each CPU was idle."""
     before = cpu_times(root)
     time.sleep(_LOOK_S)
     after = cpu_times(root)
@@ -275,7 +275,7 @@ def _idle_shares(root: Root, cpus: CpuSet) -> Mapping[int, float]:
             now - then
             for now, then in zip(after[cpu], before[cpu], strict=True)
         )
-        # The counters of a CPU without a tick may stand still.
+        # The counters of a CPU without a tick may not advance.
         shares[cpu] = idled / whole if whole > 0 else 1.0
     return shares
 
@@ -288,11 +288,11 @@ def measure(
     breached: Callable[[], None],
     found_out: Callable[[Culprit], None],
 ) -> int:
-    """Return the worst latency of a CPU; it stops at the first above.
+    """Return the worst latency of a CPU; stop at the first above a bound.
 
-    :param breached: called at that one, before rtla ends, where rtla says so
-        by then.
-    :param found_out: called with the culprit, where rtla says more.
+    :param breached: called at that sample, before rtla ends, if rtla reports
+        it by then.
+    :param found_out: called with the culprit, if rtla analyses the sample.
     """
     tool = Timerlat(
         Step(
@@ -317,7 +317,7 @@ def _counts(found: Certificate, root: Root, nova: ComputeFacts) -> bool:
 
 
 def cpu_times(root: Root) -> Mapping[int, tuple[int, int]]:
-    """Return the idle and all ticks of each CPU, from /proc/stat."""
+    """Return the idle and total ticks of each CPU, from /proc/stat."""
     text = root.read_text("proc/stat", limit=16 * 1024 * 1024)
     found = {}
     for line in "" if isinstance(text, Unknown) else text.splitlines():

@@ -23,15 +23,15 @@ from tempest.lib.common.utils import test_utils
 
 CONF = config.CONF
 
-#: The trait of hosts that may have realtime servers.
+#: The trait of hosts that can have realtime servers.
 REALTIME_TRAIT = "CUSTOM_SRIOV_RT_REALTIME"
 #: The trait of hosts with a PREEMPT_RT kernel.
 KERNEL_TRAIT = "CUSTOM_SRIOV_RT_PREEMPT_RT"
 #: The trait of hosts with Onload.
 ONLOAD_TRAIT = "CUSTOM_SRIOV_RT_ONLOAD"
-#: Nova's fault of a server that no host may have.
+#: Nova's fault for a server that no host can take.
 NO_VALID_HOST = "No valid host"
-#: Seconds between two looks at something.
+#: Seconds between two polls.
 _INTERVAL = 2.0
 
 _NO_SPECS: Mapping[str, str] = {}
@@ -43,13 +43,13 @@ class SriovRtTest(base.BaseV2ComputeAdminTest):
     credentials = ("primary", "admin")
     # Nova validates extra specs from 2.86 on.
     min_microversion = "2.86"
-    # The traits of a resource provider.
+    # It has the traits of a resource provider from 1.6 on.
     placement_min_microversion = "1.6"
 
     @classmethod
     def skip_checks(cls) -> None:
-        """Skip without sriov-rt, or what the tests of the class need."""
-        # First of all, so that nothing else is given as the reason.
+        """Skip without sriov-rt, or without what the tests need."""
+        # Checked first, so that this is the reason that is reported.
         if not CONF.service_available.sriov_rt:
             raise cls.skipException(
                 "sriov-rt is not available: [service_available] sriov_rt"
@@ -69,7 +69,7 @@ class SriovRtTest(base.BaseV2ComputeAdminTest):
         """Make a flavor that is deleted after the test.
 
         :param specs: its extra specs.
-        :param size: what differs from [compute] flavor_ref, as in ram=256.
+        :param size: differences from [compute] flavor_ref, such as ram=256.
         """
         like = self.admin_flavors_client.show_flavor(CONF.compute.flavor_ref)
         fields = {
@@ -94,7 +94,7 @@ class SriovRtTest(base.BaseV2ComputeAdminTest):
         }
 
     def realtime_hosts(self) -> set[str]:
-        """Return the hosts that may have realtime servers."""
+        """Return the hosts that can have realtime servers."""
         if CONF.sriov_rt.realtime_hosts:
             return set(CONF.sriov_rt.realtime_hosts)
         found = self.realtime_hosts_or_none()
@@ -123,10 +123,10 @@ class SriovRtTest(base.BaseV2ComputeAdminTest):
     ) -> None:
         """Wait until a function returns something true.
 
-        :param what: what is waited for.
+        :param what: description of what to wait for.
         :param probe: the function.
         :param timeout: seconds.
-        :raises TimeoutException: when it doesn't.
+        :raises TimeoutException: if it doesn't in time.
         """
         end = time.monotonic() + timeout
         while not probe():
@@ -141,10 +141,10 @@ class ServerTest(SriovRtTest):
     """A test that boots servers."""
 
     def boot(self, flavor: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
-        """Boot a server that is ACTIVE then, and deleted after the test.
+        """Boot a server, wait for ACTIVE, and delete it after the test.
 
-        :param flavor: of flavor().
-        :param fields: further ones of the request.
+        :param flavor: a flavor from flavor().
+        :param fields: further fields of the request.
         :returns: the server, as an administrator sees it.
         """
         server = self.try_to_boot(flavor, **fields)
@@ -156,9 +156,9 @@ class ServerTest(SriovRtTest):
     ) -> dict[str, Any]:
         """Boot a server that ends ACTIVE or in ERROR.
 
-        :param flavor: of flavor().
-        :param fields: further ones of the request; no network and
-            [compute] image_ref by default. With host= an administrator asks.
+        :param flavor: a flavor from flavor().
+        :param fields: further fields of the request; no network and
+            [compute] image_ref by default. host= needs an administrator.
         :returns: the server, as an administrator sees it.
         """
         client = self.servers_client
@@ -178,7 +178,7 @@ class ServerTest(SriovRtTest):
         return self.wait_for_server(server)
 
     def wait_for_server(self, server: str) -> dict[str, Any]:
-        """Return a server when it is ACTIVE or in ERROR, with no task.
+        """Wait until a server is ACTIVE or in ERROR, and return it.
 
         :param server: its id.
         """
@@ -199,7 +199,7 @@ class ServerTest(SriovRtTest):
         return found
 
     def delete(self, server: str) -> None:
-        """Delete a server, if it is there, and wait until it's gone.
+        """Delete a server if it exists, and wait until it's gone.
 
         :param server: its id.
         """
@@ -210,7 +210,7 @@ class ServerTest(SriovRtTest):
     def assert_refused(self, server: Mapping[str, Any]) -> str:
         """Check that a server is in ERROR and on no host.
 
-        :param server: of try_to_boot().
+        :param server: a server from try_to_boot().
         :returns: the message of its fault.
         """
         self.assertEqual(
@@ -223,8 +223,8 @@ class ServerTest(SriovRtTest):
 class ExclusiveTest(ServerTest):
     """A test that needs the hosts of sriov-rt to itself.
 
-    Such hosts are few and their dedicated CPUs fewer: of all workers one
-    test at a time has realtime servers, or degrades a host.
+    Such hosts have few dedicated CPUs, so only one worker at a time has
+    realtime servers or degrades a host.
     """
 
     def setUp(self) -> None:
@@ -238,7 +238,7 @@ class RealtimeTest(ExclusiveTest):
 
     @classmethod
     def skip_checks(cls) -> None:
-        """Skip where there is none."""
+        """Skip if the cloud has none."""
         super().skip_checks()
         if not CONF.sriov_rt_feature_enabled.realtime:
             raise cls.skipException(
@@ -246,7 +246,7 @@ class RealtimeTest(ExclusiveTest):
             )
 
     def setUp(self) -> None:
-        """See that there is one."""
+        """Wait until there is one."""
         super().setUp()
         self.wait_until(
             "there are realtime hosts",
@@ -268,11 +268,11 @@ def realtime_specs() -> dict[str, str]:
 def run(option: str, stdin: str = "", **names: str) -> str:
     """Run a command that the operator has configured.
 
-    :param option: the option of [sriov_rt] that has it.
-    :param stdin: what it reads.
-    :param names: what is filled in.
-    :returns: what it printed.
-    :raises lib_exc.TempestException: with what it complained of.
+    :param option: the option of [sriov_rt] with the command.
+    :param stdin: its standard input.
+    :param names: values to fill in.
+    :returns: its output.
+    :raises lib_exc.TempestException: with its error output.
     """
     command = words(getattr(CONF.sriov_rt, option), names)
     try:
@@ -288,7 +288,7 @@ def run(option: str, stdin: str = "", **names: str) -> str:
         raise lib_exc.TempestException(
             f"[sriov_rt] {option}: {error}"
         ) from error
-    # explain ends with 1 where no host satisfies the flavor.
+    # explain exits with 1 if no host satisfies the flavor.
     if done.returncode not in ((0, 1) if option == _EXPLAIN else (0,)):
         raise lib_exc.TempestException(
             f"[sriov_rt] {option} ended with {done.returncode}: "
@@ -303,8 +303,8 @@ _EXPLAIN = "explain_command"
 def run_json(option: str, **names: str) -> Any:
     """Run a command that prints JSON.
 
-    :param option: the option of [sriov_rt] that has it.
-    :param names: what is filled in.
+    :param option: the option of [sriov_rt] with the command.
+    :param names: values to fill in.
     """
     return json.loads(run(option, **names))
 
@@ -312,9 +312,8 @@ def run_json(option: str, **names: str) -> Any:
 def words(template: str, names: Mapping[str, str]) -> Sequence[str]:
     """Return the words of a command.
 
-    :param template: as it is configured.
-    :param names: what is filled in for {NAME}, each in one word; braces
-        that hold no such name stay.
+    :param template: the command as it is configured.
+    :param names: values for {NAME}, each within one word; other braces stay.
     """
     found = shlex.split(template)
     for name, value in names.items():

@@ -9,10 +9,10 @@ from typing import Any
 
 from sriov_rt_tempest_plugin.tests import base
 
-#: Ours in a domain's metadata.
+#: Our element in a domain's metadata.
 _GUEST = "{https://docs.openstack.org/sriov-rt/guest/1.0}guest"
 
-#: What a lean guest has none of, as TAG or TAG TYPE.
+#: Devices that a lean guest lacks, as TAG or TAG TYPE.
 STRIPPED = frozenset(
     {
         "channel",
@@ -34,9 +34,9 @@ STRIPPED = frozenset(
 
 
 class Domain:
-    """A domain, as libvirt has it now.
+    """The current domain of a server in libvirt.
 
-    :param server: as an administrator sees it.
+    :param server: the server as an administrator sees it.
     """
 
     def __init__(self, server: Mapping[str, Any]) -> None:
@@ -45,17 +45,17 @@ class Domain:
             host=server["OS-EXT-SRV-ATTR:host"],
             name=server["OS-EXT-SRV-ATTR:instance_name"],
         )
-        # The operator's own libvirt wrote it.
+        # It is trusted, since the operator's own libvirt wrote it.
         self._root = ET.fromstring(self.text)  # noqa: S314
 
     @property
     def number(self) -> str:
-        """Its id, another one with each start."""
+        """Its id, which changes with each start."""
         return self._root.get("id", "")
 
     @property
     def guest(self) -> Mapping[str, str]:
-        """Attributes of the guest in its metadata; empty without ours."""
+        """Attributes of our element in its metadata; empty without it."""
         found = self._root.find(f"metadata/{_GUEST}")
         return {} if found is None else dict(found.attrib)
 
@@ -72,7 +72,7 @@ class Domain:
 
     @property
     def virtio(self) -> list[str]:
-        """The devices that are virtio ones."""
+        """Its virtio devices, as XML."""
         return [
             ET.tostring(each, encoding="unicode")
             for each in self._root.findall("devices/*")
@@ -89,7 +89,7 @@ class Domain:
 
     @property
     def emulator(self) -> frozenset[int]:
-        """The host's CPUs that its emulator threads may run on."""
+        """The host's CPUs that its emulator threads are pinned to."""
         found = self._root.find("cputune/emulatorpin")
         return frozenset() if found is None else cpus(found.get("cpuset", ""))
 
@@ -106,7 +106,7 @@ class Domain:
 
     @property
     def moved_interfaces(self) -> list[str]:
-        """The host's interfaces that a container was given, by name."""
+        """The names of host interfaces that were moved into a container."""
         given = self._root.findall("devices/hostdev/source/interface")
         return [each.text or "" for each in given]
 
@@ -122,7 +122,7 @@ class Domain:
 def cpus(text: str) -> frozenset[int]:
     """Return the CPUs of a list such as 0-3,5,^2.
 
-    :param text: as libvirt writes it.
+    :param text: the list as libvirt writes it.
     """
     found: set[int] = set()
     without: set[int] = set()
@@ -136,10 +136,10 @@ def cpus(text: str) -> frozenset[int]:
 def assert_realtime(
     test: base.ServerTest, server: Mapping[str, Any]
 ) -> Domain:
-    """Check that a domain keeps what a realtime, lean flavor promises.
+    """Check that a domain has what a realtime, lean flavor promises.
 
     :param test: the test.
-    :param server: ACTIVE, or otherwise running.
+    :param server: a server that is running.
     """
     found = Domain(server)
     test.assertEqual(

@@ -2,5 +2,5 @@
 
 """A real OpenStack cloud on one machine, for the cloud tests and the demo.
 
-The package needs the standard library only: it is what installs the rest.
+The package needs only the standard library, since it installs the rest.
 """

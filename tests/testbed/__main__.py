@@ -74,8 +74,7 @@ def _clear(place: paths.Paths) -> None:
     for directory in (place.run, place.etc, place.data, place.state / "vm"):
         shutil.rmtree(directory, ignore_errors=True)
     for path in place.log.glob("*"):
-        # The logs of the test runner and of the demonstration, which they
-        # are writing to.
+        # The test runner and the demonstration are writing to these logs.
         if path.name.startswith(("test-", "demo")):
             continue
         if path.is_dir():
@@ -209,7 +208,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Do what the command line says; the exit status is returned."""
+    """Run the command line, and return the exit status."""
     options = _parser().parse_args()
     if os.geteuid() != 0:
         print("testbed: namespaces and taps need root", file=sys.stderr)
@@ -221,7 +220,7 @@ def main() -> int:
         print(f"testbed: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        # What is up already stays up until `down`.
+        # Parts that are already up stay up until `down`.
         return 128 + signal.SIGINT
     return status
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cloud's HTTP interfaces, by openstacksdk.
+"""The cloud's HTTP interfaces, through openstacksdk.
 
-It is in the cloud's Python environment: what runs inside has it, what brings
-that environment about does not.
+openstacksdk is in the cloud's Python environment: programs inside the cloud
+have it, but not the code that makes that environment.
 """
 
 import openstack
@@ -24,7 +24,7 @@ _SECONDS = 60.0
 
 
 def connect() -> Connection:
-    """Return the cloud, as its administrator has it."""
+    """Return a connection to the cloud as its administrator."""
     return openstack.connect(
         load_yaml_config=False,
         load_envvars=False,

@@ -32,7 +32,7 @@ from tests.testbed.progress import Progress
 from tests.testbed.rtvm.vm import RESTARTS
 from tests.testbed.steps import Step
 
-#: The services expect these to be there.
+#: Directories that the services expect.
 _DATA_DIRECTORIES = ("nova/instances", "neutron/lock", "glance")
 
 
@@ -40,9 +40,9 @@ class BringUp:
     """The steps from empty directories to a cloud that boots servers.
 
     :param place: the directories of the cloud.
-    :param progress: where to say what goes on.
-    :param realtime: whether rt-1 is wanted.
-    :param containers: whether lxc-1 is wanted.
+    :param progress: shows progress.
+    :param realtime: whether to start rt-1.
+    :param containers: whether to start lxc-1.
     :param direct: whether servers on rt-1 have ports of type direct.
     """
 
@@ -67,7 +67,7 @@ class BringUp:
         self._host = realtime_host.RealtimeHost(place, self._env)
 
     def run(self) -> None:
-        """Do all steps, side by side where they don't need each other.
+        """Run all steps, in parallel if they don't depend on each other.
 
         :raises errors.TestbedError: when one fails.
         """
@@ -149,8 +149,8 @@ class BringUp:
                 service.start(self._place)
             # Nova's daemons end when these two don't answer.
             self._catalog.start("keystone", "placement")
-            # Two first requests at once, and Keystone may judge the second
-            # by policies that it is still loading: 403.
+            # If the first two requests come at once, Keystone may judge the
+            # second by policies that it is still loading: 403.
             list(self._api.identity.services())
             self._catalog.start(
                 *(
@@ -219,7 +219,7 @@ class BringUp:
 
 
 def main() -> int:
-    """Bring up the cloud of our directories; the exit status is returned."""
+    """Bring up the cloud in our directories, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-rt", dest="realtime", action="store_false")
     parser.add_argument("--lxc", dest="containers", action="store_true")

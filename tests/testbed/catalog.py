@@ -47,7 +47,7 @@ class Catalog:
         return {service.name: service for service in found}
 
     def start(self, *names: str, earlier: pathlib.Path | None = None) -> None:
-        """Start services, and wait until they do their work.
+        """Start services, and wait until they are ready.
 
         :param names: their names.
         :param earlier: directory with another sriov-rt that they run.
@@ -60,11 +60,11 @@ class Catalog:
             service.wait(self.place)
 
     def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> None:
-        """End a service; nothing when it doesn't run.
+        """Stop a service, if it is running.
 
         :param name: its name.
         :param how: SIGKILL to give it no chance to clean up.
-        :raises errors.TestbedError: when it can't be ended.
+        :raises errors.TestbedError: when it can't be stopped.
         """
         self._find(name).stop(self.place, how)
 

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 
 from tests.testbed import errors
 
-#: The controllers that libvirt asks for (src/util/vircgroup.c), version 1.
+#: The version 1 controllers that libvirt uses (src/util/vircgroup.c).
 _CONTROLLERS = frozenset(
     ("blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "memory")
 )
 #: New version 1 groups of the cpuset hierarchy are unusable without these.
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
-#: What the cloud weighs against processes outside, 1024 each: by default all
-#: of it, rt-1's emulated CPUs too, counts for one of them.
+#: The cloud's CPU shares; a process outside has 1024. By default the whole
+#: cloud, including rt-1's emulated CPUs, would count as one such process.
 _CPU_SHARES = 4 * 1024
 
 
@@ -41,8 +41,8 @@ class Hierarchy:
     def members(self) -> pathlib.Path:
         """The group that the processes of the cloud are in.
 
-        In version 2 a group that has processes can't hand controllers
-        down, so they are in a group of their own below.
+        In version 2 a group with processes can't delegate controllers, so
+        they are in a group of their own below.
         """
         own = pathlib.Path(self.own)
         return own if self.controllers else own / "services"
@@ -51,8 +51,8 @@ class Hierarchy:
 def plan(name: str) -> tuple[Hierarchy, ...]:
     """Choose our groups: below the caller's own, or at the top in version 2.
 
-    When there is a version 1 hierarchy, a version 2 one is left alone:
-    libvirt would take it for its only one.
+    If there are version 1 hierarchies, a version 2 one is not used: libvirt
+    would then use no other.
 
     :param name: the name of our groups.
     """
@@ -106,9 +106,9 @@ def make(hierarchies: tuple[Hierarchy, ...]) -> None:
 
 
 def join_top(hierarchies: tuple[Hierarchy, ...]) -> None:
-    """Move ourselves to where the namespace of control groups shall begin.
+    """Move this process to the root of the future cgroup namespace.
 
-    join() has to follow, before anything hands controllers down.
+    join() has to follow before anything delegates controllers.
 
     :param hierarchies: what plan() chose and make() made.
     :raises OSError: when a group is gone or refuses us.
@@ -151,8 +151,8 @@ def _removed(hierarchy: Hierarchy) -> bool:
         try:
             pathlib.Path(directory).rmdir()
         except OSError:
-            # Busy until the kernel has finished the last exit; seen to
-            # by the caller, who asks again.
+            # Busy until the kernel has finished the last exit; the caller
+            # tries again.
             return False
     return not pathlib.Path(hierarchy.own).exists()
 

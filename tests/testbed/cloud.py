@@ -55,10 +55,10 @@ class Cloud:
         return (self.realtime, self.second, self.workers)
 
     def check(self) -> None:
-        """See that the emulated hosts go on.
+        """Check that the emulated hosts still run.
 
-        :raises errors.MachineHangs: when one does not.
-        :raises errors.TestbedError: when one does not answer otherwise.
+        :raises errors.MachineHangs: when one hangs.
+        :raises errors.TestbedError: when one fails in another way.
         """
         for each in self._machines:
             if each.machine.running:
@@ -75,7 +75,7 @@ class Cloud:
     def join_containers(self) -> bool:
         """Start the host LXC and wait until servers can be booted on it.
 
-        :returns: whether it had to be started: who did so ends it.
+        :returns: whether it had to be started; if so, the caller stops it.
         :raises errors.TestbedError: when it doesn't come up.
         """
         if self.containers.is_up:
@@ -84,7 +84,7 @@ class Cloud:
         return True
 
     def leave_containers(self) -> None:
-        """End the host LXC, which has no servers any more.
+        """Stop the host LXC, which has no more servers.
 
         :raises errors.TestbedError: when something of it stays.
         """
@@ -94,7 +94,7 @@ class Cloud:
         """Start RT2 or RT3 and wait until servers can be booted on it.
 
         :param host: second or workers.
-        :param progress: where to say what goes on.
+        :param progress: shows progress.
         :raises errors.TestbedError: when it doesn't come up.
         """
         if not host.machine.running:
@@ -103,7 +103,7 @@ class Cloud:
         joining.join_realtime(host, self.api)
 
     def leave(self, host: RealtimeHost) -> None:
-        """End RT2 or RT3, which has no servers any more.
+        """Stop RT2 or RT3, which has no more servers.
 
         :param host: second or workers.
         :raises errors.TestbedError: when something of it stays.
@@ -129,7 +129,7 @@ class Cloud:
         )
 
     def hypervisors(self) -> set[str]:
-        """Return the compute hosts that Nova sees up."""
+        """Return the compute hosts that are up, according to Nova."""
         return joining.hypervisors(self.api)
 
     def traits(self, host: str) -> set[str]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Commands on a compute host, whichever it is."""
+"""Commands on any compute host."""
 
 import dataclasses
 import pathlib
@@ -14,10 +14,10 @@ from tests.testbed.container_host import ContainerHost
 from tests.testbed.realtime_host import RealtimeHost
 from tests.testbed.waiting import run
 
-#: What Nova itself keeps beside the directories of instances.
+#: Nova's own directories among those of instances.
 _NOT_INSTANCES = frozenset(("_base", "compute_nodes", "locks", "snapshots"))
 
-#: Prints what instances leave behind, one thing a line.
+#: Prints what instances leave behind, one item per line.
 _LEFTOVERS = """\
 virsh --connect qemu:///system list --all --name | sed '/^$/d;s/^/domain /'
 ls "$1" | sed 's/^/directory /'
@@ -45,7 +45,7 @@ true
 class ComputeHost:
     """A compute host of the cloud.
 
-    :param name: as network has it.
+    :param name: its name in tests.testbed.network.
     :param place: the directories of the cloud.
     :param realtime: the virtual machines by their names.
     :param containers: the host with containers.
@@ -73,7 +73,7 @@ class ComputeHost:
 
     @property
     def instances(self) -> pathlib.PurePath:
-        """The directory with one directory an instance."""
+        """The directory with a directory for each instance."""
         if self.name in self.realtime:
             return pathlib.PurePath("/var/lib/nova/instances")
         if self.name == network.CONTAINERS:
@@ -94,9 +94,9 @@ class ComputeHost:
     def leftovers(self) -> list[str]:
         """Return what is on the host because of instances.
 
-        Domains, directories, processes, control groups, hugepages in use,
-        devices bound to vfio-pci and taps; nothing when no instance is
-        there and none left anything.
+        These are domains, directories, processes, control groups, hugepages
+        in use, devices bound to vfio-pci, and taps. The list is empty if there
+        is no instance and none left anything.
         """
         if self.name == network.CONTAINERS:
             lines = container_remains.find(self.containers)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Configuration of the compute host lxc-1, and where it keeps its things."""
+"""Configuration and directories of the compute host lxc-1."""
 
 import dataclasses
 import pathlib
@@ -16,7 +16,7 @@ from tests.testbed import python_env
 from tests.testbed import settings
 from tests.testbed.devstack import nodes
 
-#: Where ports are made, and on what: container_world says what those are.
+#: Physical network of ports and their parents; see container_world.
 POOL_NETWORK = settings.POOL_NETWORK
 PARENTS = container_world.PARENTS
 
@@ -32,7 +32,7 @@ class Places:
 
     @property
     def state(self) -> pathlib.Path:
-        """All that it keeps."""
+        """All of its data."""
         return self.place.data / network.CONTAINERS
 
     @property
@@ -57,17 +57,17 @@ class Places:
 
     @property
     def own(self) -> pathlib.Path:
-        """The configuration of sriov-rt, which it sees in /etc/sriov_rt."""
+        """The configuration of sriov-rt, mounted at /etc/sriov_rt."""
         return container_world.etc(self.place) / "sriov_rt"
 
     @property
     def records(self) -> pathlib.Path:
-        """What is in progress there."""
+        """The records of ports."""
         return self.state / "records" / "vif"
 
     @property
     def instances(self) -> pathlib.Path:
-        """One directory an instance."""
+        """A directory for each instance."""
         return self.nova / "instances"
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The compute host lxc-1: containers, beside std-1 on the same machine.
+"""The compute host lxc-1: containers, next to std-1 on the same machine.
 
-It has namespaces of its own (container_world) and is there only when it was
-asked for: by `up --lxc`, or by a test.
+It has its own namespaces (container_world) and exists only on request: by
+`up --lxc`, or by a test.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ NEUTRON_AGENT = "sriov-rt-neutron-agent"
 COMPUTE = "nova-compute"
 _LIBVIRT = "libvirtd"
 _HOLDER = "host"
-#: In the order in which they start.
+#: Services in the order in which they start.
 SERVICES = (_HOLDER, _LIBVIRT, AGENT, NEUTRON_AGENT, COMPUTE)
 
 _DESTROY = """\
@@ -56,12 +56,12 @@ class ContainerHost:
 
     @property
     def is_up(self) -> bool:
-        """Whether its namespaces are there."""
+        """Whether its namespaces exist."""
         return self.running(_HOLDER)
 
     @property
     def root(self) -> pathlib.Path:
-        """Its root directory, as we see it; while it is up."""
+        """Its root directory as seen from outside, while it is up."""
         return pathlib.Path(f"/proc/{self._pid}/root")
 
     @property
@@ -70,7 +70,7 @@ class ContainerHost:
         return container_config.Places(self.place)
 
     def start(self, name: str | None = None) -> None:
-        """Start a service, or all, and wait until they do their work.
+        """Start a service, or all, and wait until they are ready.
 
         :param name: one of SERVICES; all, and the host itself, if None.
         :raises errors.TestbedError: when one doesn't come up.
@@ -90,22 +90,22 @@ class ContainerHost:
     def stop(
         self, name: str | None = None, how: signal.Signals = signal.SIGTERM
     ) -> None:
-        """End a service, or all of the host; nothing when it doesn't run.
+        """Stop a service, or all of the host, if it is running.
 
-        :param name: one of SERVICES; all, with what they wrote, if None.
+        :param name: one of SERVICES; all, with their data, if None.
         :param how: SIGKILL to give it no chance to clean up.
-        :raises errors.TestbedError: when something can't be ended.
+        :raises errors.TestbedError: when something can't be stopped.
         """
         if name is not None:
             _stop(name, self.place, how)
             return
         if self.running(_LIBVIRT):
-            # They are no children of it, nor of anything else here.
+            # Containers are not children of any of our processes.
             self.run("sh", "-c", _DESTROY, "sh", URI)
         for each in reversed(SERVICES):
             _stop(each, self.place, how)
         loops.detach(self.places.state)
-        # A host that comes back is a new one: Nova's record of it has gone.
+        # When it is started again it is a new host: Nova's record is gone.
         shutil.rmtree(self.places.state, ignore_errors=True)
 
     def running(self, name: str) -> bool:
@@ -158,7 +158,7 @@ class ContainerHost:
         return self.place.run / container_world.READY
 
     def _enter(self) -> tuple[str, ...]:
-        # It becomes the program, so that a signal to one reaches the other.
+        # nsenter becomes the program, so signals to it reach the program.
         flags = ("--net", "--mount", "--uts", "--wd=/")
         return ("nsenter", f"--target={self._pid}", *flags, "--")
 
@@ -199,7 +199,7 @@ class ContainerHost:
         )
 
     def _harness(self) -> Mapping[str, str]:
-        """Return what a part of the test bed itself needs to be started."""
+        """Return the variables that parts of the test bed need."""
         return {
             "PYTHONPATH": str(paths.CHECKOUT),
             "SRIOV_RT_STATE": str(self.place.state),

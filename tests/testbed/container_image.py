@@ -2,7 +2,7 @@
 
 """Images of containers: a shell, a program with sockets, the machine's libc.
 
-Nova mounts such an image as it is, through a loop device: a file system
+Nova mounts such an image through a loop device, so it is a file system
 without partitions.
 """
 
@@ -13,7 +13,7 @@ import tempfile
 
 from tests.testbed.waiting import run
 
-#: What the container's console says before and after its program ran.
+#: Lines on the container's console before and after its program runs.
 READY = "SRIOV-RT-CONTAINER-READY"
 DONE = "SRIOV-RT-CONTAINER-DONE"
 #: Sockets that the program opens.
@@ -50,9 +50,9 @@ int main(void)
 
 _DIRECTORIES = ("bin", "dev", "etc", "proc", "run", "sbin", "sys", "tmp")
 _BYTES = 16 << 20
-#: Where Debian's package musl has its loader, which is its libc too.
+#: The loader in Debian's package musl, which is also its libc.
 _MUSL = pathlib.Path("/lib/ld-musl-x86_64.so.1")
-#: What a test does with a container's network, of Debian's busybox-static.
+#: Programs for a container's network, from Debian's busybox-static.
 _BUSYBOX, _NETWORK = pathlib.Path("/bin/busybox"), ("ip", "ping")
 
 
@@ -107,7 +107,7 @@ def _compile(compiler: str, source: str, program: pathlib.Path) -> None:
 
 
 def _libraries(program: pathlib.Path) -> set[pathlib.Path]:
-    """Return the libraries of a program, its loader included."""
+    """Return the libraries of a program, including its loader."""
     words = run(("ldd", str(program)), timeout=20).split()
     return {pathlib.Path(each) for each in words if each.startswith("/")}
 

@@ -6,7 +6,7 @@ from tests.testbed import loops
 from tests.testbed.container_host import URI
 from tests.testbed.container_host import ContainerHost
 
-#: Prints it, one thing a line; the arguments: the directory of instances,
+#: Prints these, one item per line. Its arguments: the directory of instances,
 #: and libvirt's driver.
 _LEFTOVERS = """\
 virsh --connect "$2" list --all --name | sed '/^$/d;s/^/domain /'
@@ -25,8 +25,8 @@ ip -brief link | sed -n 's/^\\(srt[0-9a-f]\\{8\\}-[^ ]*\\).*/interface \\1/p'
 def find(host: ContainerHost) -> list[str]:
     """Return what is on the host because of instances.
 
-    Domains, directories, processes, control groups, mounts, interfaces and
-    loop devices.
+    These are domains, directories, processes, control groups, mounts,
+    interfaces and loop devices.
 
     :param host: the host, which is up.
     """

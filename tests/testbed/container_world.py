@@ -2,8 +2,8 @@
 
 """The namespaces of the compute host lxc-1: network, mounts, host name.
 
-Started in new ones, it makes a host of them and stays: they last as long as
-it. Processes are the cloud's, whose end is theirs too.
+Started in new namespaces, this program makes a host of them; they last as long
+as it runs. The process namespace is the cloud's, so its end stops them all.
 """
 
 import os
@@ -19,11 +19,11 @@ from tests.testbed import supervisor
 #: The host's own copies of /etc and of libvirt's directories, below the
 #: data directory of the cloud.
 OWN = network.CONTAINERS
-#: Says that the host is made.
+#: File that exists once the host is ready.
 READY = f"{network.CONTAINERS}/host.ready"
 
-#: What the ports are made on. The machine has no SR-IOV NIC: each is one end
-#: of a veth, whose other end is on a bridge, which stands for the wire.
+#: Parents of ports. The machine has no SR-IOV NIC, so each parent is one end
+#: of a veth whose other end is on a bridge, which stands for the wire.
 PARENTS = ("fast0", "fast1")
 _WIRE = "wire0"
 
@@ -39,7 +39,7 @@ _NODES = {
     "fuse": (stat.S_IFCHR | 0o600, 10, 229),
     "loop-control": (stat.S_IFCHR | 0o600, 10, 237),
 }
-#: The kernel takes the next free one of the machine's, whoever has others.
+#: Number of loop devices; the kernel takes the machine's next free one.
 _LOOPS = 32
 _LINKS = {
     "fd": "/proc/self/fd",
@@ -51,7 +51,7 @@ _LINKS = {
 
 
 def etc(place: paths.Paths) -> pathlib.Path:
-    """Return the directory with what the host's /etc has of its own.
+    """Return the directory with the host's own files of /etc.
 
     :param place: the directories of the cloud.
     """
@@ -93,8 +93,8 @@ def _mount_system() -> None:
     for name in ("lock", "libvirt", "netns", "groups"):
         pathlib.Path("/run", name).mkdir()
     _run("mount", "--move", groups, "/run/groups")
-    # The machine's own is below the cloud's: libvirt reads of its cgroups in
-    # /proc/mounts and takes them for reachable.
+    # The machine's own /sys is below the cloud's: libvirt finds its cgroups in
+    # /proc/mounts and regards them as reachable.
     while pathlib.Path("/sys").is_mount():
         _run("umount", "--recursive", "--lazy", "/sys")
     _run("mount", "-t", "sysfs", "sysfs", "/sys")
@@ -114,7 +114,7 @@ def _mount_etc(place: paths.Paths) -> None:
 
 
 def _mount_dev() -> None:
-    """Mount a /dev of the host's own: the machine's is not for tests."""
+    """Mount the host's own /dev: the machine's is not for tests."""
     _run("mount", "-t", "tmpfs", "-o", "mode=755", "dev", "/dev")
     before = os.umask(0)
     dev = pathlib.Path("/dev")
@@ -143,7 +143,7 @@ def _run(*command: str) -> None:
 
 
 def main() -> None:
-    """Make the host, say so, and wait for the end."""
+    """Make the host, report that it is ready, and wait for SIGTERM."""
     place = paths.Paths.from_environment()
     make(place)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

@@ -42,7 +42,7 @@ def _keystone(place: paths.Paths) -> dict[str, ini.Section]:
             "key_repository": place.data / "keystone" / "credential-keys"
         },
         "token": {"provider": "fernet", "expiration": 86400},
-        # The least that bcrypt takes: strong hashes cost seconds here.
+        # The least that bcrypt accepts: strong hashes take seconds here.
         "identity": {"password_hash_rounds": 4},
     }
 
@@ -107,7 +107,7 @@ def neutron(
         "nova": settings.credentials("nova"),
         "placement": settings.credentials("placement"),
         "oslo_concurrency": {"lock_path": state / "lock"},
-        # Everything runs as root, so there is nobody to become.
+        # Everything runs as root, so no helper is needed.
         "agent": {"root_helper": "", "report_interval": 10},
     }
 

@@ -43,12 +43,12 @@ def restore(
 
     :param place: the directories of the cloud.
     :param env: the environment with OpenStack.
-    :param environment: what the services run with.
-    :param progress: where to say what goes on.
+    :param environment: environment of the services.
+    :param progress: shows progress.
     :raises errors.TestbedError: when they can't be made.
     """
     lanes = _lanes(place)
-    # What is in the databases doesn't depend on where our files are.
+    # The databases' content doesn't depend on our directories.
     anywhere = _lanes(paths.Paths(pathlib.Path(), pathlib.Path()))
     recipe = repr((env.root.name, anywhere, seed.USERS)).encode()
     key = hashlib.sha256(recipe).hexdigest()

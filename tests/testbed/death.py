@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Death of a program, as of SIGKILL: nothing of it runs afterwards.
+"""Sudden death of a program, as by SIGKILL.
 
-It needs the standard library only, so that it runs in a virtual machine too.
+It needs only the standard library, so that it runs in a virtual machine, too.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def is_next() -> bool:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Do several changes as one."""
+    """Count several changes as one."""
     left, _Fate.left = _Fate.left, None
     try:
         yield
@@ -57,9 +57,9 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 
 def killed(program: Callable[[], object], at: int) -> bool:
-    """Run a program in a child that is killed before its change of a number.
+    """Run a program in a child that is killed before its n-th change.
 
-    A write is several: before it, in the middle of it and after it.
+    A write counts as several: before it, in the middle of it and after it.
 
     :returns: whether it was killed.
     """
@@ -92,7 +92,7 @@ def killed(program: Callable[[], object], at: int) -> bool:
             _Fate.left = None
         code = 0
     except BaseException:
-        # Nobody else says why: the parent has the exit code only.
+        # Print the error here: the parent only gets the exit code.
         traceback.print_exc()
         sys.stderr.flush()
         raise

@@ -66,7 +66,7 @@ def make(
     """Return a tree of the cache, made if need be.
 
     :param suite: of Debian, such as ``bookworm``.
-    :param wanted: packages that are in it, beside the least.
+    :param wanted: packages to install besides the minimal system.
     :param log: file that takes the output.
     :raises errors.TestbedError: if something can't be installed.
     """
@@ -102,8 +102,8 @@ def _once(
 def alone(tree: pathlib.Path) -> Iterator[None]:
     """Keep other processes from a tree of the cache, as systemd-nspawn does.
 
-    It refuses a tree that another one is in: who runs something in a tree
-    that is not a copy of its own waits here.
+    systemd-nspawn refuses a tree that is in use, so programs that run in a
+    shared tree wait here.
     """
     with tree.with_name(f"{tree.name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -113,10 +113,10 @@ def alone(tree: pathlib.Path) -> Iterator[None]:
 def copy(tree: pathlib.Path, root: pathlib.Path) -> None:
     """Copy a tree.
 
-    :param root: that isn't there.
+    :param root: the copy, which must not exist.
     """
-    # Not by shutil: it would read its devices.
-    # A cache may have links to the trees of another one.
+    # Not by shutil, which would read device files.
+    # A cache may have links to trees of another cache.
     command = ("cp", "-a", "-H", "--reflink=auto", str(tree), str(root))
     subprocess.run(command, timeout=PATIENCE, check=True)
 
@@ -133,9 +133,9 @@ def run_in(
 ) -> None:
     """Run a program to its end in a tree that isn't booted, as root.
 
-    :param binds: directories of this machine, and where they are in it.
+    :param binds: directories of this machine, and their paths in the tree.
     :param log: file that takes the output.
-    :param options: further ones of systemd-nspawn(1).
+    :param options: further options of systemd-nspawn(1).
     :param environment: variables that systemd-nspawn reads.
     :param timeout: seconds that it may take.
     :raises errors.CommandFailed: when it exits with another status than 0.
@@ -161,7 +161,7 @@ def install(
 
 
 def _debootstrap(suite: str, root: pathlib.Path, log: pathlib.Path) -> None:
-    # Its own scripts are of the releases that it knows; they differ by name.
+    # debootstrap has a script for each known release; they differ by name.
     known = pathlib.Path("/usr/share/debootstrap/scripts", suite).exists()
     run_logged(
         (
@@ -172,14 +172,14 @@ def _debootstrap(suite: str, root: pathlib.Path, log: pathlib.Path) -> None:
         log=log,
     )
     (root / "etc/apt/apt.conf.d/90tests").write_text(_APT)
-    # Nothing is started before the tree is booted.
+    # Start no daemon before the tree is booted.
     policy = root / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")
     policy.chmod(0o755)
 
 
 def _mirror() -> str:
-    """Return where this machine installs from."""
+    """Return the package mirror of this machine."""
     own = suite_of_this_machine()
     listed = subprocess.run(
         ("apt-get", "indextargets", "--format", "$(CODENAME) $(SITE) $(URI)"),
@@ -198,8 +198,8 @@ def _mirror() -> str:
 class Container:
     """A small host with an init system, in a network namespace of its own.
 
-    :param tree: of a release with systemd; it is copied.
-    :param directory: for its files, which go with it.
+    :param tree: tree of a release with systemd; it is copied.
+    :param directory: directory for its files, which are removed with it.
     """
 
     def __init__(self, tree: pathlib.Path, directory: pathlib.Path) -> None:
@@ -209,7 +209,7 @@ class Container:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Make it and wait until it is up."""
+        """Start the container and wait until it is up."""
         copy(self._tree, self.root)
         (self.root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
         for name in _MASKED:
@@ -221,21 +221,21 @@ class Container:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
+        """Stop the container."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             try:
                 self._process.wait(30)
             except subprocess.TimeoutExpired:
-                # Its first process: systemd-nspawn's death would leave it.
+                # Kill its first process, which would survive systemd-nspawn.
                 os.kill(self.pid, signal.SIGKILL)
                 self._process.wait()
 
     def prepare(self) -> None:
-        """Write what is to be there when it boots."""
+        """Write the files that it needs at boot."""
 
     def binds(self) -> Mapping[str, str]:
-        """Return directories of this machine, and where they are in it."""
+        """Return directories of this machine, with their paths in it."""
         return {}
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
@@ -290,7 +290,7 @@ class Container:
                     *("--boot", "--register=no", "--keep-unit"),
                     *("--private-network", "--capability=all", *options),
                 ),
-                # Later systemds refuse to run on version 1 of cgroups.
+                # Later versions of systemd refuse version 1 of cgroups.
                 env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

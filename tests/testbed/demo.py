@@ -35,9 +35,9 @@ _SHOW = (
     *("-m", "tests.testbed", "inside", "--"),
     *("python", "-m", "tests.testbed.show"),
 )
-#: The file of what is shown at the end, in the log directory.
+#: File with the final output, in the log directory.
 RESULT = "demo-result.txt"
-#: What works as it is printed.
+#: Commands that work as they are printed.
 TRY = (
     "tools/demo inside -- openstack realtime host list",
     "tools/demo inside -- sriov-rt explain --flavor rt.bare",
@@ -47,10 +47,10 @@ TRY = (
     "tools/demo on rt-1 -- sriov-rt vif list",
 )
 _DOWN = "tools/demo down"
-#: Seconds for a part to end by itself after Ctrl-C: servers are deleted.
+#: Seconds for a part to end by itself after Ctrl-C, to delete its servers.
 _GRACE = 60.0
 _TICK = 0.5
-#: Of the log, which are shown after a failure.
+#: Lines of the log that are shown after a failure.
 _LINES = 12
 
 
@@ -61,12 +61,12 @@ class _Failed(errors.TestbedError):
 def _part(command: Sequence[str], screen: Screen, log: BinaryIO) -> None:
     """Run a program of Python, which prints the steps that it begins.
 
-    It has no terminal, so that no program of its own writes there or asks
-    for something.
+    It has no terminal, so that none of its programs writes there or prompts
+    for input.
 
     :param command: the arguments of Python.
-    :param screen: where its steps are shown.
-    :param log: takes all else that it prints.
+    :param screen: shows its steps.
+    :param log: receives its other output.
     :raises _Failed: when it fails.
     """
     with subprocess.Popen(
@@ -113,10 +113,10 @@ def _follow(
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Have a part end as Ctrl-C does, and all that it has started.
+    """Stop a part and all that it has started, as Ctrl-C does.
 
-    nsenter(1) ends before the program that it runs, which cleans up first:
-    its end is that of the output.
+    nsenter(1) ends before the program that it runs, which cleans up first, so
+    wait for the end of the output.
     """
     for number, patience in ((signal.SIGINT, _GRACE), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(ProcessLookupError):
@@ -125,7 +125,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
             if _ends(child, time.monotonic() + patience):
                 return
         except KeyboardInterrupt:
-            # Who presses it twice doesn't want to wait.
+            # A user who presses it twice doesn't want to wait.
             continue
 
 
@@ -141,7 +141,7 @@ def _ends(child: subprocess.Popen[bytes], deadline: float) -> bool:
 
 
 def _up(world: namespace.Namespace) -> int:
-    """Bring the cloud up if there is none, and show what it does."""
+    """Bring the cloud up if it isn't up, and show the demonstration."""
     place = world.place
     place.make()
     env = python_env.PythonEnv.in_cache(place.cache)
@@ -204,7 +204,7 @@ def _explain_failure(log: pathlib.Path) -> int:
         for number, line in enumerate(lines)
         if line.startswith(("testbed: ", "demo: "))
     ]
-    # What follows the sentence is the end of another log.
+    # After the sentence comes the end of another log.
     first = said[-1] if said else max(len(lines) - _LINES, 0)
     text = "\n".join(lines[first : first + _LINES])
     print(f"\nIt failed; from {log}:\n\n{text}\n")
@@ -265,7 +265,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; the exit status is returned.
+    """Run the command line, and return the exit status.
 
     :param arguments: without the program's name; ``sys.argv`` by default.
     """
@@ -273,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if os.geteuid() != 0:
         print("demo: run it as root, best on a spare machine", file=sys.stderr)
         return 1
-    # A terminal that is closed interrupts as well.
+    # Closing the terminal interrupts, too.
     for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     world = namespace.Namespace(paths.Paths.from_environment())

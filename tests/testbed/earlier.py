@@ -2,8 +2,8 @@
 
 """sriov-rt of an earlier commit, in a directory beside the installed one.
 
-A service that has the directory first in PYTHONPATH runs that commit, entry
-points included: of two distributions of one name Python takes the first.
+A service with this directory first in PYTHONPATH runs that commit, including
+its entry points: Python uses the first of two distributions with one name.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.testbed.python_env import PythonEnv
 from tests.testbed.waiting import run
 from tests.testbed.waiting import run_logged
 
-#: Names the commit of an earlier state, to upgrade from.
+#: Variable that names an earlier commit to upgrade from.
 VARIABLE = "SRIOV_RT_PREVIOUS"
 #: The state that landed last before this one: what operators upgrade from
 #: where the environment names none. When another has landed, put its commit
@@ -38,9 +38,9 @@ def unpack(
     """Unpack the files of a commit.
 
     :param revision: the commit's full name.
-    :param directory: where they go.
-    :param checkout: whose history has it.
-    :raises errors.TestbedError: when that history hasn't.
+    :param directory: directory for the files.
+    :param checkout: checkout whose history has the commit.
+    :raises errors.TestbedError: when the history lacks it.
     """
     done = subprocess.run(
         ("git", "-C", str(checkout), "archive", revision),
@@ -73,10 +73,10 @@ def install(
 
     Nothing is downloaded: its requirements are those of the environment.
 
-    :param env: whose pip does it, and whose packages it runs with.
-    :param directory: for PYTHONPATH; made anew.
+    :param env: environment whose pip and packages are used.
+    :param directory: directory for PYTHONPATH; replaced if it exists.
     :param log: file that takes pip's output.
-    :raises errors.TestbedError: when it can't be had or built.
+    :raises errors.TestbedError: when it can't be unpacked or built.
     """
     pip = (env.program("python"), "-m", "pip")
     with tempfile.TemporaryDirectory() as scratch:
@@ -88,7 +88,7 @@ def install(
                 *("--wheel-dir", scratch, str(source)),
             ),
             timeout=300,
-            # What is unpacked has no git history to take a version from.
+            # The unpacked files have no git history for pbr's version.
             environment={**os.environ, "PBR_VERSION": f"0.9.0+{commit()[:7]}"},
             log=log,
         )

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What can go wrong with the test cloud."""
+"""Errors of the test cloud."""
 
 import pathlib
 
 
 class TestbedError(Exception):
-    """Something the person at the keyboard has to look at."""
+    """An error that a person has to look at."""
 
     __test__ = False
 
@@ -31,10 +31,10 @@ class CommandFailed(TestbedError):
 
 
 class TimedOut(TestbedError):
-    """A thing that was waited for didn't come.
+    """A wait for something has timed out.
 
-    :param what: what was to be, a clause: "rabbitmq listens".
-    :param seconds: how long it was waited for.
+    :param what: the expected state, a clause: "rabbitmq listens".
+    :param seconds: how long the wait was.
     :param detail: what was seen instead; empty when unknown.
     """
 
@@ -60,10 +60,10 @@ class ProcessDied(TestbedError):
 
 
 class MachineHangs(TestbedError):
-    """A virtual machine does not go on: QEMU has lost the timer of a CPU.
+    """A virtual machine hangs: QEMU has lost the timer of a CPU.
 
     :param name: the machine.
-    :param why: it is known, a clause.
+    :param why: how this was noticed, a clause.
     """
 
     def __init__(self, name: str, why: str) -> None:

@@ -12,15 +12,15 @@ import tempfile
 from tests.testbed import vmlinux
 from tests.testbed.waiting import run
 
-#: What the guest's console says when its userspace runs.
+#: Text on the guest's console when its userspace runs.
 READY = "SRIOV-RT-GUEST-READY"
 
-#: What it says when it got an answer from the peer that its kernel line
-#: names; the peer's address follows.
+#: Text on the console when the peer named in the kernel command line has
+#: answered; the peer's address follows.
 REACHED = "SRIOV-RT-GUEST-REACHED"
-#: On the kernel line: its own address with a prefix, and another guest's.
+#: Kernel arguments: its own address with a prefix, and its peer's.
 ADDRESS, PEER = "sriov-rt.address", "sriov-rt.peer"
-#: Of Debian's kernel, each after those that it needs.
+#: Modules of Debian's kernel, each after those that it needs.
 _MODULES = (
     "drivers/virtio/virtio_ring",
     "drivers/virtio/virtio",
@@ -133,5 +133,5 @@ def _initramfs(modules: pathlib.Path) -> bytes:
             ),
             timeout=30,
         )
-        # No time stamp: the same guest is the same file.
+        # Without a time stamp the same guest gives the same file.
         return gzip.compress(archive.read_bytes(), mtime=0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a guest is: its devices by its XML, its threads by /proc."""
+"""A guest's devices, from its XML, and its threads, from /proc."""
 
 import collections
 import dataclasses
@@ -8,8 +8,8 @@ import xml.etree.ElementTree as ET
 
 from tests.testbed.compute_host import ComputeHost
 
-#: What libvirt's pid file names has one directory a thread here (proc(5)).
-#: QEMU's I/O workers come and go; one that ended meanwhile is passed over.
+#: The process in libvirt's pid file has a directory for each thread (proc(5)).
+#: QEMU's I/O workers come and go; one that has ended meanwhile is ignored.
 _THREADS = """\
 read -r pid < "/run/libvirt/qemu/$1.pid"
 for task in "/proc/$pid/task/"*; do
@@ -26,13 +26,13 @@ done
 """
 #: The scheduling policies by their numbers (sched(7)).
 _POLICIES = {0: "OTHER", 1: "FIFO", 2: "RR", 3: "BATCH", 5: "IDLE"}
-#: Attributes that tell a device from others of its kind.
+#: Attributes that distinguish a device from others of its kind.
 _TELLING = ("type", "model", "bus", "mode")
 
 
 @dataclasses.dataclass(frozen=True)
 class Thread:
-    """One thread of a guest's QEMU, as the kernel has it.
+    """One thread of a guest's QEMU, as the kernel reports it.
 
     :param tid: its number.
     :param name: as in "CPU 0/TCG".
@@ -83,7 +83,7 @@ def threads(host: ComputeHost, domain: str) -> list[Thread]:
 def parse_threads(text: str) -> list[Thread]:
     """Read what the script on the host printed.
 
-    :param text: a thread a line, as in "71:2:1:1:2-3:CPU 0/TCG".
+    :param text: a line per thread, as in "71:2:1:1:2-3:CPU 0/TCG".
     """
     found = []
     for line in text.splitlines():
@@ -104,8 +104,7 @@ def parse_threads(text: str) -> list[Thread]:
 def devices(xml: str) -> collections.Counter[str]:
     """Count the devices of a domain by kind.
 
-    libvirt's own PCI controllers, which come with the addresses, don't
-    count.
+    This excludes libvirt's own PCI controllers, which come with addresses.
 
     :param xml: the domain's XML.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Processes that can't be mistaken for others.
+"""Unambiguous identities of processes.
 
-A process is known by its pid and its start time together, so that a pid
-that the kernel gave to somebody else meanwhile is never signalled.
+A process is identified by its pid and start time together, so that no other
+process that has got the pid meanwhile is ever signalled.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ def _stat(pid: int) -> list[str] | None:
 
 def _stat_of(path: pathlib.Path) -> list[str] | None:
     try:
-        # A process may name itself by any bytes.
+        # A process's name may have any bytes.
         data = path.read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
@@ -66,7 +66,7 @@ class ProcessId:
 
     @property
     def stopped(self) -> bool:
-        """Whether all of its threads have taken a SIGSTOP."""
+        """Whether SIGSTOP has stopped all of its threads."""
         tasks = pathlib.Path(f"/proc/{self.pid}/task")
         states = [_stat_of(each / "stat") for each in tasks.iterdir()]
         return all(each is None or each[_STAT_STATE] == "T" for each in states)
@@ -78,7 +78,7 @@ class ProcessId:
         :raises PermissionError: when it isn't ours to signal.
         """
         if not self.alive:
-            # Its number may be a thread's by now, which pidfd_open(2) refuses
+            # A thread may have its number now, which pidfd_open(2) refuses
             # with ENOENT since Linux 6.16, and with EINVAL before.
             return
         try:

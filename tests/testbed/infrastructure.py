@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The daemons of Debian that OpenStack stands on."""
+"""Debian's daemons that OpenStack needs."""
 
 import pathlib
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ def configure_rabbitmq(place: paths.Paths, memory_mb: int = 512) -> None:
     """Write the configuration of RabbitMQ.
 
     :param place: the directories of the cloud.
-    :param memory_mb: what it may take before it blocks who publishes.
+    :param memory_mb: memory that it may use before it blocks publishers.
     """
     rabbit = place.etc / "rabbitmq"
     rabbit.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def mariadb(place: paths.Paths, environment: Mapping[str, str]) -> Service:
             "--character-set-server=utf8mb3",
             "--innodb-buffer-pool-size=128M",
             "--innodb-log-file-size=16M",
-            # Nothing here has to survive a power cut.
+            # No data here has to survive a power cut.
             "--innodb-flush-log-at-trx-commit=0",
             "--skip-log-bin",
         ),
@@ -129,7 +129,7 @@ def rabbitmq(place: paths.Paths, environment: Mapping[str, str]) -> Service:
         "RABBITMQ_CONFIG_FILE": str(etc / "rabbitmq"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(etc / "enabled_plugins"),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none",
-        # On this machine, whose CPUs tests pin guests to.
+        # Unbound, since tests pin guests to this machine's CPUs.
         "RABBITMQ_SCHEDULER_BIND_TYPE": "u",
     }
     return Service(

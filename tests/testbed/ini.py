@@ -5,7 +5,7 @@
 import pathlib
 from collections.abc import Mapping
 
-#: A list or tuple becomes one line an element (oslo.config's MultiStrOpt).
+#: A tuple becomes a line per element (oslo.config's MultiStrOpt).
 Value = str | int | bool | pathlib.Path | tuple[str, ...]
 Section = Mapping[str, Value]
 

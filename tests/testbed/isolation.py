@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Namespaces of one thread's own: a small host that ends with it."""
+"""Namespaces of a single thread: a small host that ends with it."""
 
 import ctypes
 import os
@@ -29,10 +29,10 @@ def sh(*command: str) -> str:
 def leave() -> None:
     """Move the calling thread into namespaces of its own.
 
-    Threads and processes that it starts are there too. Its links, its /sys,
-    its /run/netns and all that it makes there are gone when they have ended.
+    Threads and processes that it starts are there, too. Its links, /sys,
+    /run/netns and all that it makes there are gone when they have ended.
 
-    :raises OSError: EPERM for others than root.
+    :raises OSError: EPERM for users other than root.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS | CLONE_NEWNET) != 0:

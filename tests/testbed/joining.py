@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compute hosts as the control plane knows them: they come and they go."""
+"""Compute hosts that join and leave the control plane."""
 
 from collections.abc import Callable
 from collections.abc import Collection
@@ -16,13 +16,13 @@ from tests.testbed.container_host import ContainerHost
 from tests.testbed.realtime_host import RealtimeHost
 from tests.testbed.waiting import wait_for
 
-#: An emulated host needs 60 s of an idle machine to import Nova, and eight
-#: minutes while its agents start beside the tests of another such host.
+#: An emulated host needs 60 s on an idle machine to import Nova, and eight
+#: minutes if its agents start during the tests of another such host.
 _HOST_SECONDS = 1200.0
 
 
 def hypervisors(api: Connection) -> set[str]:
-    """Return the compute hosts that Nova knows in a cell and sees up.
+    """Return the compute hosts that Nova has in a cell and that are up.
 
     :param api: the cloud.
     """
@@ -31,10 +31,10 @@ def hypervisors(api: Connection) -> set[str]:
 
 
 def _offers(api: Connection, host: str) -> bool:
-    """Whether a compute host has said to Placement what it has.
+    """Return whether a compute host has reported to Placement.
 
-    It does so after it's known as a hypervisor; if it's emulated, seconds
-    after.
+    It does so after it is known as a hypervisor; an emulated host does so
+    seconds later.
 
     :param api: the cloud.
     :param host: its name.
@@ -161,7 +161,7 @@ def leave_containers(host: ContainerHost, api: Connection) -> None:
 
 
 def _forget(api: Connection, host: str) -> None:
-    """Let Nova and Neutron forget a host that was stopped."""
+    """Delete the records of a stopped host in Nova and Neutron."""
     for service in list(api.compute.services(host=host)):
         api.compute.delete_service(service)
     for agent in list(api.network.agents(host=host)):

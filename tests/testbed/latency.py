@@ -11,7 +11,7 @@ mean nothing, and every output says so.
 from tests.testbed import packages
 from tests.testbed import paths
 
-#: What measures, and what loads.
+#: Packages of the tools and of the load.
 PACKAGES = ("rt-tests", "rtla", "stress-ng")
 
 CERTIFICATE = "/var/lib/sriov-rt-verify/latency-certificate.json"
@@ -31,8 +31,8 @@ verify_latency.PROFILES = {**verify_latency.PROFILES, "quick": quick}
 sys.exit(main.main(sys.argv[1:]))
 """
 
-#: How often such a measurement is gone on with until it earns a certificate:
-#: an emulated CPU that stands still loses samples, and does not count then.
+#: How often a measurement is resumed until it earns a certificate: it is not
+#: valid if an emulated CPU stalls and loses samples.
 ATTEMPTS = 5
 
 _LOWERED = """
@@ -54,7 +54,7 @@ certificate.write(
 )
 """
 
-#: The tracers' file system.
+#: Shell command that mounts the tracers' file system.
 MOUNT_TRACEFS = (
     "mountpoint -q /sys/kernel/tracing || "
     "mount -t tracefs tracefs /sys/kernel/tracing"
@@ -64,7 +64,7 @@ MOUNT_TRACEFS = (
 def lowered(bound_us: int = 1) -> str:
     """Return Python that gives the certificate another bound.
 
-    :param bound_us: in µs.
+    :param bound_us: the bound in µs.
     """
     return _LOWERED.format(bound_us=bound_us)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Loop devices: the machine has them in common with the cloud.
+"""Loop devices, which the machine and the cloud share.
 
-They belong to no namespace: one whose file was mounted by a process that was
-killed stays attached when everything else of a cloud has gone.
+They belong to no namespace. If a process that had mounted one was killed, it
+stays attached when everything else of a cloud is gone.
 """
 
 import pathlib
@@ -28,7 +28,7 @@ def attached(below: pathlib.Path) -> dict[str, str]:
                 .removesuffix(" (deleted)")
             )
         except OSError:
-            # It was detached in between.
+            # It has been detached meanwhile.
             continue
         if pathlib.PurePath(file).is_relative_to(below):
             found[path.parts[-3]] = file

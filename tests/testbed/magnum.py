@@ -2,10 +2,10 @@
 
 """Magnum beside the cloud: magnum-api and magnum-conductor, with Helm.
 
-They have a Python environment of their own, as they do where operators install
-each service by itself, and the management cluster is a control plane in the
-cloud's namespaces. ``python -m tests.testbed.magnum`` installs and builds all
-of it: nothing can be downloaded inside the cloud.
+They have their own Python environment, as if operators had installed each
+service separately. The management cluster is a control plane in the cloud's
+namespaces. ``python -m tests.testbed.magnum`` installs and builds everything,
+since nothing can be downloaded inside the cloud.
 """
 
 import dataclasses
@@ -31,10 +31,10 @@ from tests.testbed.waiting import run
 from tests.testbed.waiting import run_logged
 
 if TYPE_CHECKING:
-    # In the cloud's Python environment, and not where that is prepared.
+    # It is only in the cloud's Python environment, not where that is made.
     from openstack.connection import Connection
 
-#: What is in the environment; the extra ``magnum`` brings the rest.
+#: Packages of the environment; the extra ``magnum`` brings the rest.
 PACKAGES = ("PyMySQL", "python-openstackclient", "python-magnumclient==5.0.0")
 EXTRA = "magnum"
 
@@ -45,7 +45,7 @@ API, CONDUCTOR = "magnum-api", "magnum-conductor"
 
 _SYNC_SECONDS = 300.0
 
-#: Runs Helm; an upgrade waits as long as a file is there.
+#: Runs Helm; an upgrade waits as long as a file exists.
 _HELM = """\
 #!/bin/sh
 if [ "$1" = upgrade ]; then
@@ -68,8 +68,8 @@ def prepare(place: paths.Paths, progress: Progress) -> None:
     """Install and build what Magnum needs, and its management cluster.
 
     :param place: the directories of the cloud.
-    :param progress: where to say what goes on.
-    :raises errors.TestbedError: when something can't be had.
+    :param progress: shows progress.
+    :raises errors.TestbedError: when something can't be installed.
     """
     packages.install(DEBIAN, place.log / "apt.log")
     env = environment(place.cache)
@@ -89,7 +89,7 @@ class Magnum:
     """Magnum's services in a cloud that is up.
 
     :param place: the directories of the cloud.
-    :param kubeconfig: of the management cluster's administrator.
+    :param kubeconfig: kubeconfig of the management cluster's administrator.
     """
 
     place: paths.Paths
@@ -158,12 +158,12 @@ class Magnum:
 
     @property
     def hold(self) -> pathlib.Path:
-        """A file; an upgrade by Helm waits as long as it is there."""
+        """A file; an upgrade by Helm waits as long as it exists."""
         return self._etc / "hold"
 
     @property
     def reached(self) -> pathlib.Path:
-        """A file that is there once an upgrade by Helm was begun."""
+        """A file that exists once an upgrade by Helm has begun."""
         return self._etc / "reached"
 
     @property
@@ -221,7 +221,7 @@ class Magnum:
                 f"{each}_client": region
                 for each in ("cinder", "glance", "neutron", "nova", "octavia")
             },
-            # Flavors of the cloud have no disk, as where servers boot from
+            # The cloud's flavors have no disk, as if servers booted from
             # volumes.
             "cinder": {"default_boot_volume_size": 1},
             "oslo_concurrency": {
@@ -281,12 +281,12 @@ def _register(api: "Connection") -> None:
             url=network.url("magnum") + "/v1",
             region_id=settings.REGION,
         )
-    # A token has the catalogue of the time when it was issued.
+    # A token has the catalogue from the time when it was issued.
     api.session.invalidate()
 
 
 def main() -> int:
-    """Install and build everything; the exit status is returned."""
+    """Install and build everything, and return the exit status."""
     place = paths.Paths.from_environment()
     place.make()
     try:

@@ -2,9 +2,9 @@
 
 """The cloud's own world: network, mounts, processes, cgroups, host name.
 
-Everything of the cloud runs below one process, the supervisor, which is
-the first process of a process namespace. When that one ends, however it
-ends, the kernel ends the others and takes mounts and interfaces away.
+Everything of the cloud runs below one process, the supervisor, which is the
+first process of a process namespace. However it ends, the kernel then kills
+the others and removes mounts and interfaces.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from tests.testbed.process import Record
 from tests.testbed.process import start
 from tests.testbed.waiting import wait_for
 
-#: Set for all that runs inside, to the state directory of its cloud.
+#: Variable of all programs inside, with the state directory of their cloud.
 INSIDE_VARIABLE = "SRIOV_RT_INSIDE"
 _SUPERVISOR = "supervisor"
 
@@ -64,7 +64,7 @@ class Namespace:
         return ProcessId.of(int(text.split()[0]))
 
     def create(self) -> None:
-        """Make it, or do nothing when it is up.
+        """Make the namespaces, unless they are up.
 
         :raises errors.TestbedError: when the supervisor doesn't come up.
         """
@@ -110,13 +110,13 @@ class Namespace:
         return record
 
     def destroy(self) -> None:
-        """End all that runs in it, and see that nothing of it is left.
+        """Stop everything in them, and check that nothing is left.
 
         :raises errors.TestbedError: when something of it stays.
         """
         traces = remains.Traces.load(self._file("namespaces.json"))
         groups = cgroups.load(self._file("cgroups.json"))
-        # As /proc/PID/stat counts the start of a process (proc(5)).
+        # In the unit of a process's start in /proc/PID/stat (proc(5)).
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         ticks = int(now * os.sysconf("SC_CLK_TCK"))
         self._end()
@@ -127,7 +127,7 @@ class Namespace:
             raise errors.TestbedError(
                 "the cloud has left behind: " + "; ".join(left)
             )
-        # Later processes may have the numbers of these namespaces.
+        # Later namespaces may have the same numbers.
         self._file("namespaces.json").unlink(missing_ok=True)
 
     def _end(self) -> None:
@@ -185,22 +185,22 @@ class Namespace:
         return self.place.run / name
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of what is run inside.
+        """Return the environment of programs inside.
 
-        Ours, with the programs of the cloud's Python environment, and the
+        It is ours, with the programs of the cloud's Python environment and the
         variables by which clients find the cloud.
         """
         found = {
             name: value
             for name, value in os.environ.items()
-            # A proxy of the machine can't reach the cloud's own network.
+            # The machine's proxy can't reach the cloud's own network.
             if not name.lower().endswith("_proxy")
         }
         found |= settings.client_environment()
         env = python_env.PythonEnv.in_cache(self.place.cache)
         found["PATH"] = f"{env.bin}:{found.get('PATH', os.defpath)}"
         found["PYTHONPATH"] = str(paths.CHECKOUT)
-        # Where sriov-rt's commands meet the agents (oslo.config).
+        # The message queue of sriov-rt's commands and agents (oslo.config).
         found["OS_SRIOV_RT__TRANSPORT_URL"] = settings.TRANSPORT_URL
         found["SRIOV_RT_STATE"] = str(self.place.state)
         found["SRIOV_RT_CACHE"] = str(self.place.cache)

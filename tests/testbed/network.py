@@ -16,7 +16,7 @@ CONTROLLER_ADDRESS = "10.99.0.1"
 #: Host name and address of the virtual machine.
 REALTIME = "rt-1"
 REALTIME_ADDRESS = "10.99.0.2"
-#: Host name and address of a second one, which tests of moves let join.
+#: Host name and address of a second one, which joins in tests of moves.
 SECOND = "rt-2"
 SECOND_ADDRESS = "10.99.0.4"
 #: Host name and address of a third one, for a worker of Kubernetes.
@@ -51,7 +51,7 @@ _SECONDS = 60.0
 
 
 def url(service: str) -> str:
-    """Return where an HTTP service answers.
+    """Return the URL of an HTTP service.
 
     :param service: a key of PORTS.
     """
@@ -73,12 +73,12 @@ def listens(service: str) -> bool:
 
 
 def answers(service: str, path: str) -> bool:
-    """Whether an HTTP service says anything but a server error.
+    """Return whether an HTTP service answers without a server error.
 
     :param service: a key of PORTS.
-    :param path: one that needs no token.
+    :param path: a path that needs no token.
     """
-    # A proxy of the machine can't reach the cloud's own network.
+    # The machine's proxy can't reach the cloud's own network.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         opener.open(url(service) + path, timeout=_SECONDS).close()
@@ -90,7 +90,7 @@ def answers(service: str, path: str) -> bool:
 
 
 def hosts() -> str:
-    """Return the names of all hosts, as /etc/hosts has them."""
+    """Return the names of all hosts as text for /etc/hosts."""
     return (
         "127.0.0.1 localhost\n"
         f"{CONTROLLER_ADDRESS} {CONTROLLER}\n"
@@ -125,12 +125,12 @@ def build(place: paths.Paths) -> None:
 def lay_cable(process: int, name: str) -> None:
     """Connect another network namespace to the bridge, by VETH.
 
-    :param process: one that is in the namespace.
-    :param name: the interface that it gets.
+    :param process: a process in the namespace.
+    :param name: name of its new interface.
     :raises subprocess.CalledProcessError: when the kernel refuses.
     """
     if pathlib.Path("/sys/class/net", VETH).exists():
-        # An earlier one: the kernel takes its time to end its namespace.
+        # An earlier one: the kernel takes a while to remove its namespace.
         _ip("link", "delete", VETH)
     peer = ("peer", "name", name, "netns", str(process))
     _ip("link", "add", VETH, "type", "veth", *peer)

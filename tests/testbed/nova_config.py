@@ -2,7 +2,7 @@
 
 """Configuration of Nova: its control plane, and its compute hosts.
 
-What is sriov-rt's in it comes from our DevStack plugin (devstack.nodes).
+sriov-rt's options in it come from our DevStack plugin (devstack.nodes).
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from tests.testbed import settings
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """What is particular to one compute host.
+    """Properties of one compute host.
 
     :param name: its name.
     :param address: its address.
@@ -24,8 +24,8 @@ class Host:
     :param log: Nova's log directory on it.
     :param device_specs: PCI devices that instances may have, as in the
         option device_spec of Nova's section pci.
-    :param tb_cache_mb: MiB of translated code that QEMU keeps an instance;
-        QEMU's own choice when 0.
+    :param tb_cache_mb: MiB of translated code that QEMU keeps per instance;
+        QEMU's default when 0.
     :param virt_type: "qemu" or "kvm" for virtual machines, "lxc" for
         containers.
     """
@@ -55,13 +55,13 @@ def controller(place: paths.Paths) -> dict[str, ini.Section]:
         "api": {"auth_strategy": "keystone"},
         "keystone_authtoken": settings.credentials("nova"),
         "conductor": {"workers": 1},
-        # A test asks for more at once than Nova's defaults allow.
+        # A test requests more at once than Nova's defaults allow.
         "quota": {"instances": -1, "cores": -1, "ram": -1},
         "scheduler": {
             "workers": 2,
             "discover_hosts_in_cells_interval": 2,
         },
-        # Agents of emulated hosts answer when they get to it.
+        # Agents of emulated hosts may answer late.
         "sriov_rt": {"warmup_timeout": 50},
     }
     return sections
@@ -77,7 +77,7 @@ def compute(host: Host) -> dict[str, ini.Section]:
     sections = _common(host.name, host.address, host.state)
     sections["DEFAULT"] = {
         **sections["DEFAULT"],
-        # The driver logs each domain as Nova alone would have it.
+        # The driver logs each domain as Nova alone would make it.
         "default_log_levels": (
             "amqp=WARN,stevedore=WARN,urllib3.connectionpool=WARN,"
             "nova.virt.libvirt.driver=DEBUG"
@@ -86,24 +86,24 @@ def compute(host: Host) -> dict[str, ini.Section]:
         "log_dir": host.log,
         "instances_path": host.state / "instances",
         "force_config_drive": False,
-        # Containers are mounted through nbd otherwise, which a kernel may
-        # not have.
+        # Otherwise containers are mounted through nbd, which a kernel may
+        # lack.
         "use_cow_images": host.virt_type != "lxc",
         "reserved_host_memory_mb": 512,
         # Disks are sparse, and rt-1 has a GiB for all of them.
         "disk_allocation_ratio": 8,
         # At its first port the SR-IOV agent of an emulated host starts a
-        # privileged helper, which takes minutes beside another machine.
+        # privileged helper, which takes minutes if another machine runs.
         "vif_plugging_timeout": 600,
     }
     sections |= {
         "libvirt": {
             "virt_type": host.virt_type,
-            # What KVM runs has the host's CPU.
+            # KVM's guests have the host's CPU.
             "cpu_mode": (
                 "host-passthrough" if host.virt_type == "kvm" else "none"
             ),
-            # No host resolves the names of the others.
+            # Hosts cannot resolve each other's names.
             "live_migration_inbound_addr": host.address,
             **(
                 {"tb_cache_size": host.tb_cache_mb} if host.tb_cache_mb else {}
@@ -130,12 +130,12 @@ def _common(
             "transport_url": settings.TRANSPORT_URL,
             # Services that are told to stop, stop.
             "graceful_shutdown_timeout": 5,
-            # Each kind of host is there once.
+            # There is only one host of each kind.
             "allow_resize_to_same_host": True,
             "shutdown_timeout": 1,
-            # A server that is deleted while RabbitMQ is away may be built
-            # all the same; Nova's own reaper finds it, by default each
-            # half hour.
+            # A server that is deleted while RabbitMQ is down may be built
+            # nevertheless; Nova's reaper finds it, by default every half
+            # hour.
             "running_deleted_instance_poll_interval": 15,
         },
         "service_user": {

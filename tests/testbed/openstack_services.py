@@ -21,7 +21,7 @@ _WSGI = {
 def interfaces(environment: Mapping[str, str]) -> tuple[Service, ...]:
     """Return the HTTP services, Keystone and Placement first.
 
-    :param environment: what they run with.
+    :param environment: their environment.
     """
     return tuple(_wsgi(name, environment) for name in _WSGI)
 
@@ -29,7 +29,7 @@ def interfaces(environment: Mapping[str, str]) -> tuple[Service, ...]:
 def workers(
     place: paths.Paths, environment: Mapping[str, str]
 ) -> tuple[Service, ...]:
-    """Return the daemons; Nova's end when Keystone doesn't answer yet.
+    """Return the daemons; Nova's exit if Keystone doesn't answer yet.
 
     :param place: the directories of the cloud.
     :param environment: what they run with.
@@ -102,8 +102,8 @@ def _wsgi(name: str, environment: Mapping[str, str]) -> Service:
             "--need-app",
             "--buffer-size=65535",
             "--add-header=Connection: close",
-            # By default 4: an emulated host takes longer between two reads of
-            # an image when its machine is busy.
+            # The default is 4 s: an emulated host takes longer between two
+            # reads of an image when its machine is busy.
             "--socket-timeout=60",
         ),
         environment=environment,

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A container as an engine makes it: an overlay for a root, its own pids.
+"""A container like an engine's: with an overlay as root and its own pids.
 
-What is written in it is gone with it, apart from what is mounted.
+Files written in it are gone with it, except in mounted directories.
 """
 
 import pathlib
 from collections.abc import Iterable
 
-#: $1 is an empty directory, $2 what of the machine is mounted at the same
-#: place, and the rest is run in the container, with variables before it.
+#: $1 is an empty directory, $2 the machine's directories to mount at the same
+#: paths, and the rest is run in the container, perhaps after variables.
 _SCRIPT = """
 set -e
 place=$1 shared=$2
@@ -34,9 +34,9 @@ def inside(
 ) -> tuple[str, ...]:
     """Return the command that runs another one in a container, as root.
 
-    :param empty: a directory that the container's root goes below.
+    :param empty: an empty directory for the container's root.
     :param shared: directories without spaces in their names.
-    :param command: may begin with NAME=VALUE for variables.
+    :param command: the command; it may begin with NAME=VALUE for variables.
     """
     return (
         *("unshare", "--mount", "--pid", "--fork", "--kill-child"),

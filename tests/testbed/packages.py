@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Debian packages: what is missing is installed, and nothing is started."""
+"""Debian packages: installs missing ones without starting daemons."""
 
 import contextlib
 import fcntl
@@ -74,14 +74,14 @@ def install(names: Sequence[str], log: pathlib.Path) -> list[str]:
     if not (names and missing(names)):
         return []
     with _alone(), _no_daemons():
-        # Somebody else may have been at it until now.
+        # Another runner may have installed some meanwhile.
         wanted = missing(names)
         if not wanted:
             return []
         try:
             _apt_get("install", "--no-install-recommends", *wanted, log=log)
         except errors.CommandFailed:
-            # No package lists yet, or they name files that are gone.
+            # There are no package lists, or they name files that are gone.
             _apt_get("update", log=log)
             _apt_get("install", "--no-install-recommends", *wanted, log=log)
     return wanted
@@ -106,10 +106,10 @@ def _apt_get(verb: str, *arguments: str, log: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Keep other runners from installing, for a while.
+    """Prevent other runners from installing meanwhile.
 
-    apt's own lock would do, but for the policy: who ends first takes it
-    away.
+    apt's own lock is not enough: the runner that ends first removes the
+    policy.
     """
     # A container that was not booted has an empty /run.
     _LOCK.parent.mkdir(exist_ok=True)
@@ -120,9 +120,9 @@ def _alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_daemons() -> Iterator[None]:
-    """Keep maintainer scripts from starting daemons, for a while."""
+    """Prevent maintainer scripts from starting daemons meanwhile."""
     if _POLICY.exists():
-        # Somebody decided already; that holds for us as well.
+        # The machine has its own policy, which is kept.
         yield
         return
     _POLICY.write_text(_POLICY_TEXT)

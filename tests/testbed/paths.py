@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the test cloud keeps what it downloads and what it runs with."""
+"""Directories of the test cloud for downloads and for its state."""
 
 import dataclasses
 import os
@@ -45,12 +45,12 @@ class Paths:
 
     @property
     def log(self) -> pathlib.Path:
-        """One log file a process; kept when the cloud is taken down."""
+        """A log file per process; kept when the cloud is taken down."""
         return self.state / "log"
 
     @property
     def etc(self) -> pathlib.Path:
-        """Configuration files, written afresh at each start."""
+        """Configuration files, written again at each start."""
         return self.state / "etc"
 
     @property

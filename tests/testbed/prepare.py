@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is done before a cloud starts, on the machine itself."""
+"""Preparation of the machine before a cloud starts."""
 
 import concurrent.futures
 import pathlib
@@ -19,9 +19,9 @@ def prepare(place: paths.Paths, progress: Progress, *, realtime: bool) -> None:
     """Install, download and build what is missing.
 
     :param place: the directories of the cloud.
-    :param progress: where to say what goes on.
-    :param realtime: whether rt-1 is wanted.
-    :raises errors.TestbedError: when something can't be had.
+    :param progress: shows progress.
+    :param realtime: whether to prepare rt-1.
+    :raises errors.TestbedError: when something can't be installed.
     """
     place.make()
     env = python_env.PythonEnv.in_cache(place.cache)

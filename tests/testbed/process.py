@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Start processes, know them again, and end them with all they started."""
+"""Start processes, identify them later, and stop them with all children."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ from tests.testbed.waiting import wait_for
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A process together with all it takes to start it again.
+    """A process with everything needed to start it again.
 
     :param name: unique in a state directory, as in "nova-api".
     :param identity: the process.
@@ -70,7 +70,7 @@ def start(
     log: pathlib.Path,
     environment: Mapping[str, str] | None = None,
 ) -> Record:
-    """Start a process in a session of its own, that outlives ours.
+    """Start a process in its own session, which outlives ours.
 
     :param name: what to call it.
     :param command: program and arguments.
@@ -109,11 +109,11 @@ def stop(
     grace: float = 10.0,
     first: signal.Signals = signal.SIGTERM,
 ) -> None:
-    """End a process and all that it started.
+    """Stop a process and all that it started.
 
     :param identity: a process that was started by start().
     :param grace: seconds between the first signal and SIGKILL.
-    :param first: the signal that asks it to end; SIGKILL to ask nothing.
+    :param first: the signal that is sent first.
     :raises errors.TimedOut: when SIGKILL doesn't end it within 10 s.
     """
     members = family(identity)
@@ -136,7 +136,7 @@ def stop(
 
 
 def _reap(pid: int) -> None:
-    """Take a zombie child away, if it is ours."""
+    """Reap a zombie, if it is our child."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

@@ -8,7 +8,7 @@ import stat
 from tests.testbed import paths
 from tests.testbed import python_env
 
-#: Modules and entry points of the test bed's own that services load.
+#: The test bed's own modules and entry points that services load.
 _OWN_MODULES = pathlib.Path(__file__).with_name("neutron_tap")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SUDO = '#!/bin/sh\n# All of the test cloud runs as root already.\nexec "$@"\n'
@@ -30,7 +30,7 @@ def environment(
     env: python_env.PythonEnv,
     earlier: pathlib.Path | None = None,
 ) -> dict[str, str]:
-    """Return the environment of every service; nothing of ours leaks in.
+    """Return the environment of all services, without our own variables.
 
     :param place: the directories of the cloud.
     :param env: the environment with OpenStack.

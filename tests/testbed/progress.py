@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lines that tell a person what is going on, with elapsed seconds."""
+"""Progress lines for a person, with elapsed seconds."""
 
 import contextlib
 import sys
@@ -11,14 +11,14 @@ from typing import TextIO
 
 #: A step that ends within this many seconds is one line, not two.
 QUICK_SECONDS = 2.0
-#: A longer one says so again this often; later, when it has taken a tenth
-#: longer, but at least every two minutes.
+#: A longer one is reported again at this interval; later, each time it has
+#: taken a tenth longer, but at least every two minutes.
 REPEAT_SECONDS = 15.0
 MOST_SECONDS = 120.0
 
 
 class Progress:
-    """Prints steps as they end, and says which ones still run.
+    """Prints steps as they end, and which ones still run.
 
     Safe to use from several threads at once.
 
@@ -41,7 +41,7 @@ class Progress:
 
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Time the block under `with`, and repeat that it runs.
+        """Time the block under `with`, and report repeatedly that it runs.
 
         :param text: what the block does, as in "databases synchronised".
         """

@@ -121,8 +121,8 @@ class PythonEnv:
         """Name the environment of this checkout's requirements.
 
         :param cache: the cache directory.
-        :param packages: what pip installs into it beside sriov-rt.
-        :param extra: of sriov-rt.
+        :param packages: packages that pip installs besides sriov-rt.
+        :param extra: an extra of sriov-rt.
         """
         version = pathlib.Path(_PYTHON).resolve().name
         wanted = (*_build_tools(), *packages, *COMPILED)
@@ -142,7 +142,7 @@ class PythonEnv:
 
     @property
     def complete(self) -> bool:
-        """Whether all is installed, in this or another version of ours."""
+        """Whether all is installed, with any version of sriov-rt."""
         return self._done("project").exists()
 
     def program(self, name: str) -> str:
@@ -153,7 +153,7 @@ class PythonEnv:
         return str(self.bin / name)
 
     def create(self, log: pathlib.Path) -> None:
-        """Make it, with nothing but pip; nothing when more is in it.
+        """Make it with only pip in it, unless it has packages already.
 
         :param log: file that takes the output.
         :raises errors.CommandFailed: when it can't be made.
@@ -165,7 +165,7 @@ class PythonEnv:
         run_logged(command, timeout=120, log=log)
 
     def build_pure(self, log: pathlib.Path) -> None:
-        """Install what needs no compiler; nothing when that was done.
+        """Install packages that need no compiler, unless that was done.
 
         :param log: file that takes pip's output.
         :raises errors.CommandFailed: when pip can't.
@@ -176,10 +176,10 @@ class PythonEnv:
         self._done("pure").touch()
 
     def compile(self, log: pathlib.Path) -> None:
-        """Compile what needs the packages of apt; nothing when done.
+        """Compile packages that need apt's packages, unless that was done.
 
-        Safe beside build_pure(), which leaves a processor idle and replaces
-        setuptools and wheel: pip builds in an environment of its own.
+        It may run during build_pure(), which leaves a processor idle and
+        replaces setuptools and wheel: pip builds in its own environment.
 
         :param log: file that takes pip's output.
         :raises errors.CommandFailed: when pip can't.
@@ -197,7 +197,7 @@ class PythonEnv:
         )
 
     def install_compiled(self, log: pathlib.Path) -> None:
-        """Install what compile() made; nothing when done.
+        """Install the wheels of compile(), unless that was done.
 
         :param log: file that takes pip's output.
         :raises errors.CommandFailed: when pip can't.
@@ -237,7 +237,7 @@ class PythonEnv:
         return True
 
     def _refuse_if_in_use(self) -> None:
-        """See that no files change under another cloud's feet."""
+        """Refuse to change files that another cloud is using."""
         own = str(self.root).encode()
         for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -266,7 +266,7 @@ class PythonEnv:
 
 
 def _build_tools() -> tuple[str, ...]:
-    """Return what the project's own wheel is built with."""
+    """Return the build requirements of the project's wheel."""
     requires: list[str] = _project()["build-system"]["requires"]
     return ("wheel", *requires)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The compute hosts rt-1 and rt-2: what runs in the virtual machines."""
+"""The compute hosts rt-1 and rt-2: services in virtual machines."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ from tests.testbed.rtvm import Job
 from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import RtVm
 
-#: The machine's isolated CPUs, and the others; as on its kernel line.
+#: The machine's isolated CPUs, and the others, as in its kernel arguments.
 DEDICATED_CPUS = "2,3"
 SHARED_CPUS = "0,1"
 #: The PF on each physical network.
@@ -37,11 +37,11 @@ _PASSED_THROUGH = {
 }
 #: The 82576's VF (drivers/net/ethernet/intel/igbvf/netdev.c).
 _VF_ID = {"vendor_id": "8086", "product_id": "10ca"}
-#: On tmpfs in the machine; it has few GB, and they are memory.
+#: On the machine's tmpfs, whose few GB are memory.
 _STATE = pathlib.Path("/var/lib/nova")
 
-#: Where ports of sriov_rt are made, and the VFs that they are made on. They
-#: are VFs 2 and 3 of their PF, of which each other function number is one.
+#: Physical network of sriov_rt's ports, and the VFs that are their parents.
+#: They are VFs 2 and 3 of their PF; VFs have every other function number.
 POOL_NETWORK = settings.POOL_NETWORK
 _POOL = {"enp2s0v2": "0000:02:10.4", "enp2s0v3": "0000:02:10.6"}
 _PARENTS = (
@@ -51,41 +51,40 @@ _PARENTS = (
         for name in _PHYSICAL_FUNCTIONS.values()
     ),
 )
-#: What is being plugged has a file there.
+#: Directory of the records of ports.
 RECORDS = "/run/sriov-rt/vif"
-#: Nova's, Neutron's, and that of our agent: what packages would make.
+#: Directories of Nova, Neutron and our agent, which packages would make.
 _DIRECTORIES = (
     f"{_STATE}/instances",
     f"{_STATE}/neutron",
     "/var/lib/sriov-rt",
 )
-#: Where all that plug ports on the machine look for it.
+#: Configuration file of all programs that plug ports on the machine.
 _PORTS_CONFIGURATION = "/etc/sriov_rt/sriov-rt.conf"
 
-#: A boot takes 40 s of an idle machine.
+#: A boot takes 40 s on an idle machine.
 _BOOT_SECONDS = 600.0
 
 AGENT = "sriov-rt-agent"
 NEUTRON_AGENT = "sriov-rt-neutron-agent"
 SRIOV_AGENT = "neutron-sriov-nic-agent"
-#: Instances without ports need none of these.
+#: Agents that only instances with ports need.
 PORT_AGENTS = (NEUTRON_AGENT, SRIOV_AGENT)
 COMPUTE = "nova-compute"
 
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """What is particular to one of the machines.
+    """Properties of one of the machines.
 
     :param name: host name.
-    :param number: in its MAC addresses.
-    :param address: of its management NIC.
-    :param agents: Neutron's that it has; with that of SR-IOV it has VFs.
-    :param parents: where ports of sriov_rt are made, as in
-        "physnet2:enp1s0".
-    :param outlet: tap that the wire of its PFs leads to. A host with one has
+    :param number: number in its MAC addresses.
+    :param address: address of its management NIC.
+    :param agents: its agents of Neutron; with the SR-IOV agent it has VFs.
+    :param parents: parents of sriov_rt's ports, as in "physnet2:enp1s0".
+    :param outlet: tap at the other end of its PFs' wire. A host with one has
         room for one large instance, which it runs by KVM: QEMU emulates a CPU
-        with SVM, and what runs under that is emulated once, not twice.
+        with SVM, so that the guest is emulated once, not twice.
     """
 
     name: str
@@ -97,7 +96,7 @@ class Node:
 
     @property
     def services(self) -> tuple[str, ...]:
-        """What runs in it, in the order in which it is started."""
+        """Its services in the order in which they start."""
         return (AGENT, *self.agents, COMPUTE)
 
     @property
@@ -109,9 +108,9 @@ class Node:
 FIRST = Node(
     network.REALTIME, 1, network.REALTIME_ADDRESS, PORT_AGENTS, _PARENTS
 )
-#: Where instances of the first are moved to, and no more than that takes.
+#: Target of moved instances, with no more than that needs.
 SECOND = Node(network.SECOND, 2, network.SECOND_ADDRESS)
-#: Where a worker of Kubernetes boots.
+#: Host of a Kubernetes worker.
 WORKERS = Node(
     network.WORKERS,
     3,
@@ -122,8 +121,8 @@ WORKERS = Node(
 )
 NODES = {each.name: each for each in (FIRST, SECOND, WORKERS)}
 
-#: What differs from rt-1 where there is an outlet. KVM refuses a PREEMPT_RT
-#: kernel on a CPU without a constant TSC, as QEMU's is.
+#: Differences from rt-1 on a host with an outlet. KVM refuses a PREEMPT_RT
+#: kernel on a CPU without a constant TSC, such as QEMU's.
 _LARGE: Mapping[str, Any] = {
     "kernel": "amd64",
     "memory_mb": 6144,
@@ -172,7 +171,7 @@ class RealtimeHost:
             state=_STATE,
             log=self._log,
             device_specs=_device_specs() if node.direct else (),
-            # QEMU's own choice is 1 GiB, which `locked` makes real memory.
+            # QEMU's default is 1 GiB, which `locked` makes real memory.
             tb_cache_mb=96,
             virt_type="kvm" if node.outlet else "qemu",
         )
@@ -206,13 +205,13 @@ class RealtimeHost:
     ) -> None:
         """Start the machine and wait until libvirtd in it answers.
 
-        :param progress: where to say what goes on.
-        :param warn: takes a line when it has to be started again.
+        :param progress: shows progress.
+        :param warn: called with a line if it has to be started again.
         :raises errors.TestbedError: when it doesn't come up.
         """
         machine = self.machine
         for name in self.node.services:
-            # Of a machine that was there before.
+            # The record of an earlier machine.
             self._record(name).unlink(missing_ok=True)
         with progress.step(f"{self.node.name} boots"):
             machine.start()
@@ -253,12 +252,12 @@ class RealtimeHost:
         return job is not None and self.machine.status(job) is None
 
     def stop(self, name: str, *, grace: float = 15.0) -> None:
-        """End a service; nothing when it doesn't run.
+        """Stop a service, if it is running.
 
         :param name: one of the node's services.
         :param grace: seconds between SIGTERM and SIGKILL; 0 for SIGKILL
             right away.
-        :raises errors.TimedOut: when it can't be ended.
+        :raises errors.TimedOut: when it can't be stopped.
         """
         job = self._job(name)
         if job is None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a cloud has left on the machine after it was taken down."""
+"""Remains of a cloud on the machine after it was taken down."""
 
 import dataclasses
 import json
@@ -11,22 +11,22 @@ from tests.testbed import network
 from tests.testbed.cgroups import Hierarchy
 from tests.testbed.identity import ProcessId
 
-#: Of the links in /proc/PID/ns.
+#: Names of the links in /proc/PID/ns.
 _KINDS = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
 
 
 @dataclasses.dataclass(frozen=True)
 class Traces:
-    """By what the parts of a cloud are known again.
+    """Traces by which the parts of a cloud are identified later.
 
-    :param namespaces: as /proc/PID/ns has them, as in "net:[4026532008]".
+    :param namespaces: links of /proc/PID/ns, as in "net:[4026532008]".
     """
 
     namespaces: frozenset[str]
 
     @classmethod
     def of(cls, init: ProcessId) -> "Traces":
-        """Take the traces of a cloud that runs.
+        """Return the traces of a running cloud.
 
         :param init: the first process of its namespaces.
         """
@@ -56,13 +56,13 @@ def find(
     state: pathlib.Path,
     before: int,
 ) -> list[str]:
-    """Return what is left of a cloud, a line for each thing.
+    """Return what is left of a cloud, a line for each item.
 
-    :param traces: of the cloud.
+    :param traces: traces of the cloud.
     :param groups: its control groups.
     :param state: its state directory.
-    :param before: clock ticks from boot to the end of the cloud: the kernel
-        gives the numbers of namespaces that are gone to new ones.
+    :param before: clock ticks from boot to the end of the cloud, since the
+        kernel reuses the numbers of namespaces.
     """
     found = [
         f"process {pid} in {', '.join(sorted(shared))}"
@@ -116,8 +116,8 @@ def _namespaces(pid: int) -> list[str]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         except PermissionError:
-            # Not even root may look at some of a container's outer
-            # processes; what we started runs as root and can be seen.
+            # Not even root may inspect some of a container's outer
+            # processes; our own processes run as root and can be seen.
             continue
         if link != str(pathlib.Path(f"/proc/self/ns/{kind}").readlink()):
             found.append(link)

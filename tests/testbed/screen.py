@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a person sees while the demonstration runs: steps on one clock."""
+"""Display of the demonstration: its steps with their times."""
 
 import shutil
 import time
@@ -19,12 +19,12 @@ def clock(seconds: float) -> str:
 class Screen:
     """Prints each step, with the time since the start and how long it takes.
 
-    At a terminal the present step is on a line that tick() writes again;
-    elsewhere each step is one line.
+    At a terminal tick() rewrites the line of the present step; elsewhere each
+    step is one line.
 
-    :param stream: where it is printed.
-    :param first: seconds that the first step takes longer than it says.
-    :param now: the time, in seconds.
+    :param stream: the output stream.
+    :param first: additional seconds that the first step takes.
+    :param now: returns the time in seconds.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Screen:
         return self._now() - self._start
 
     def begin(self, step: Step) -> None:
-        """Begin a step; the one before has ended.
+        """End the present step and begin another one.
 
         :param step: the step.
         """
@@ -77,7 +77,7 @@ class Screen:
     def end(self, how: str = "took") -> None:
         """End the present step, if there is one.
 
-        :param how: what is said before the time that it has taken.
+        :param how: text before the time that it has taken.
         """
         if self._live and self._step is not None:
             self._write(f"{how} {clock(self.elapsed - self._begun)}", end="\n")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a fresh cloud is given: users, endpoints, networks, flavors, images."""
+"""Contents of a new cloud: users, endpoints, networks, flavors, images."""
 
 import pathlib
 
@@ -24,18 +24,18 @@ USERS = {
     **dict.fromkeys(_SERVICES, ("admin", "service")),
     AGENT_USER: ("service",),
 }
-#: Any host may serve this one.
+#: Flavor that any host can serve.
 ORDINARY_FLAVOR = "std.small"
-#: Only a realtime host may serve this one. Our DevStack plugin makes it.
+#: Flavor that only a realtime host can serve. Our DevStack plugin makes it.
 REALTIME_FLAVOR = "rt.small"
 
 #: The guest with Nova's defaults.
 IMAGE = "guest"
 #: The same without virtio.
 SATA_IMAGE = "guest-sata"
-#: What takes long to emulate and no guest here needs is left out: tests of
-#: ciphers, a probe of the HPET, patching for one CPU, tracing, certificates.
-#: A fifth of the boot's work, which is a minute in a busy rt-1.
+#: These skip work that no guest here needs and that takes long to emulate:
+#: tests of ciphers, a probe of the HPET, patching for one CPU, tracing,
+#: certificates. That is a fifth of the boot: a minute in a busy rt-1.
 _KERNEL_ARGUMENTS = (
     "console=ttyS0 quiet no_timer_check mitigations=off "
     "cryptomgr.notests hpet=disable noreplace-smp "
@@ -97,8 +97,8 @@ def network_on(
     :param name: its name, and that of its subnet.
     :param physical_network: a key of settings.PHYSICAL_NETWORKS.
     :param subnet: its addresses, as in "192.0.2.0/24".
-    :param vlan: its VLAN; without one if None, of which there is one at most.
-    :returns: its id; who deletes it deletes the subnet too.
+    :param vlan: its VLAN; None for the only network without one.
+    :returns: its id; deleting it deletes the subnet, too.
     :raises openstack.exceptions.HttpException: when Neutron refuses.
     """
     kind: dict[str, object] = {"provider_network_type": "flat"}
@@ -129,7 +129,7 @@ def address(physical_network: str, last: int) -> str:
     """Return an address of a physical network's one subnet, a /24.
 
     :param physical_network: a key of settings.PHYSICAL_NETWORKS.
-    :param last: its last number.
+    :param last: the address's last number.
     """
     first, _ = settings.PHYSICAL_NETWORKS[physical_network]
     return f"10.77.{first}.{last}"
@@ -184,7 +184,7 @@ def kernel(
     """Upload a kernel; return the properties of an image that it boots.
 
     :param api: the cloud.
-    :param name: what the names of both images begin with.
+    :param name: prefix of both images' names.
     :param file: the kernel.
     :param ramdisk: its initramfs.
     :raises openstack.exceptions.HttpException: when Glance refuses.

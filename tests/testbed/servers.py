@@ -14,9 +14,9 @@ from tests.testbed import seed
 from tests.testbed.api import UNANSWERED
 from tests.testbed.waiting import wait_for
 
-#: From the request to ACTIVE or ERROR, on a busy machine.
+#: Time from the request to ACTIVE or ERROR, on a busy machine.
 BOOT_SECONDS = 900.0
-#: Until a guest that is emulated twice over says that it is up.
+#: Time until a guest that is emulated twice reports that it is up.
 CONSOLE_SECONDS = 900.0
 
 _NO_FIELDS: Mapping[str, object] = types.MappingProxyType({})
@@ -24,7 +24,7 @@ _NO_FIELDS: Mapping[str, object] = types.MappingProxyType({})
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """What Nova says about a server.
+    """A server, as Nova describes it.
 
     :param id: its UUID.
     :param name: its name.
@@ -82,7 +82,7 @@ class Servers:
         :param image: name of its image.
         :param ports: ids of its ports; no network when empty.
         :param timeout: seconds to wait.
-        :returns: the server as it is then, in ERROR too.
+        :returns: the server's final state, even if it is in ERROR.
         :raises openstack.exceptions.HttpException: when Nova refuses.
         :raises errors.TimedOut: when it stays in BUILD.
         """
@@ -104,7 +104,7 @@ class Servers:
         :param flavor: name of its flavor.
         :param image: name of its image.
         :param ports: ids of its ports; no network when empty.
-        :param fields: more of the request, as in {"metadata": {...}}.
+        :param fields: more fields of the request, as in {"metadata": {...}}.
         :raises openstack.exceptions.HttpException: when Nova refuses.
         """
         flavors, images = self._api.compute, self._api.image
@@ -118,7 +118,7 @@ class Servers:
         return str(made.id)
 
     def get(self, server: str) -> Server:
-        """Return a server as it is now.
+        """Return the current state of a server.
 
         :param server: its id.
         :raises openstack.exceptions.NotFoundException: when there is none.
@@ -150,7 +150,7 @@ class Servers:
         return self.get(server)
 
     def delete(self, server: str, *, timeout: float = BOOT_SECONDS) -> None:
-        """Delete a server, if it is there still, and wait until it's gone.
+        """Delete a server if it still exists, and wait until it's gone.
 
         :param server: its id.
         :param timeout: seconds to wait.
@@ -160,8 +160,8 @@ class Servers:
         if compute.find_server(server) is None:
             return
         compute.delete_server(server)
-        # It is shown as DELETED, which openstacksdk takes for the end, while
-        # its host still has to give back what it used.
+        # It is shown as DELETED, which openstacksdk regards as the end, while
+        # its host still has to release its resources.
         wait_for(
             f"server {server} is gone",
             lambda: compute.find_server(server) is None,

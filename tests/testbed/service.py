@@ -22,14 +22,14 @@ def _at_once() -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """A process, and how to tell that it does its work.
+    """A process, and how to find out that it is ready.
 
     :param name: unique in the cloud, as in "nova-api".
     :param command: program and arguments.
     :param environment: its whole environment.
-    :param ready: true once it does its work; may raise OSError before.
+    :param ready: returns true once it is ready; may raise OSError before.
     :param ready_seconds: how long that may take.
-    :param grace_seconds: how long it gets to end by itself.
+    :param grace_seconds: how long it has to exit after a signal.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Service:
         record.save(place.run)
 
     def wait(self, place: paths.Paths) -> None:
-        """Wait until it does its work.
+        """Wait until it is ready.
 
         :param place: the directories of the cloud.
         :raises errors.ProcessDied: when it ends meanwhile.
@@ -78,11 +78,11 @@ class Service:
     def stop(
         self, place: paths.Paths, how: signal.Signals = signal.SIGTERM
     ) -> None:
-        """End it with all that it started; nothing when it doesn't run.
+        """Stop it with all that it started, if it is running.
 
         :param place: the directories of the cloud.
         :param how: SIGKILL to give it no chance to clean up.
-        :raises errors.TimedOut: when it can't be ended.
+        :raises errors.TimedOut: when it can't be stopped.
         """
         try:
             record = Record.load(place.run / f"{self.name}.json")
@@ -93,7 +93,7 @@ class Service:
 
 
 def running(name: str, place: paths.Paths) -> bool:
-    """Whether a process of that name was started and hasn't ended.
+    """Return whether a process of this name was started and hasn't ended.
 
     :param name: the name of the service.
     :param place: the directories of the cloud.

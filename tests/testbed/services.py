@@ -42,12 +42,12 @@ class Services:
         host: str = STD,
         earlier: pathlib.Path | None = None,
     ) -> None:
-        """Start a service; except on RT and RT2, wait until it does its work.
+        """Start a service; except on RT and RT2, wait until it is ready.
 
-        :param name: as status() has it.
+        :param name: its name in status().
         :param host: STD, RT, RT2 or LXC.
-        :param earlier: directory with another sriov-rt that it runs; on LXC
-            it runs the installed one.
+        :param earlier: directory with another sriov-rt to run; on LXC it runs
+            the installed one.
         """
         if host in self._realtime:
             self._realtime[host].start(name, earlier)
@@ -57,9 +57,9 @@ class Services:
             self._catalog.start(name, earlier=earlier)
 
     def stop(self, name: str, host: str = STD) -> None:
-        """Ask a service to end, and wait until it has.
+        """Stop a service, and wait until it has ended.
 
-        :param name: as status() has it.
+        :param name: its name in status().
         :param host: STD, RT, RT2 or LXC.
         """
         if host in self._realtime:
@@ -70,9 +70,9 @@ class Services:
             self._catalog.stop(name)
 
     def kill(self, name: str, host: str = STD) -> None:
-        """End a service that gets no chance to say goodbye.
+        """Kill a service, which gets no chance to clean up.
 
-        :param name: as status() has it.
+        :param name: its name in status().
         :param host: STD, RT, RT2 or LXC.
         """
         if host in self._realtime:
@@ -85,7 +85,7 @@ class Services:
     def restart(self, name: str, host: str = STD) -> None:
         """Stop a service and start it again.
 
-        :param name: as status() has it.
+        :param name: its name in status().
         :param host: STD, RT, RT2 or LXC.
         """
         self.stop(name, host)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the configuration files of several services have in common."""
+"""Settings that the configuration files of several services share."""
 
 from tests.testbed import ini
 from tests.testbed import network
@@ -8,19 +8,19 @@ from tests.testbed import network
 #: One password for everything: nobody else reaches this network.
 PASSWORD = "testbed"
 REGION = "RegionOne"
-#: The microversions that the test bed asks for.
+#: The microversions that the test bed requests.
 COMPUTE_API = "2.96"
 PLACEMENT_API = "1.39"
 
-#: Networks that direct ports can be on, one a PF of rt-1, with VLANs.
+#: Networks for direct ports, one for each PF of rt-1, with VLANs.
 PHYSICAL_NETWORKS = {"physnet1": (100, 199), "physnet2": (200, 299)}
 
-#: The one on which rt-1 has VFs as parents for ports of sriov_rt.
+#: The network on which rt-1 has VFs as parents for ports of sriov_rt.
 POOL_NETWORK = "physnet2"
-#: The wire between rt-1's PFs without any VLAN, with the PFs as parents. Two
-#: ports on it are on two PFs, and reach each other however often. igb never
-#: frees a MAC filter that a VF has had: of macvlans on two VFs of a PF the
-#: first pair reach each other, and the next ones hear nothing.
+#: The wire between rt-1's PFs without any VLAN, with the PFs as parents. Its
+#: two ports are on two PFs and always reach each other. igb never frees a VF's
+#: MAC filter, so of macvlans on two VFs of a PF only the first pair reach each
+#: other, and later ones receive nothing.
 WIRE_NETWORK = "physnet3"
 
 TRANSPORT_URL = (
@@ -42,7 +42,7 @@ def database(name: str) -> ini.Section:
 
 
 def database_url(name: str) -> str:
-    """Return the address of a database as SQLAlchemy takes it.
+    """Return the URL of a database for SQLAlchemy.
 
     :param name: the database, as in "nova_api".
     """
@@ -53,7 +53,7 @@ def database_url(name: str) -> str:
 
 
 def credentials(user: str) -> dict[str, ini.Value]:
-    """Return the options by which a service signs in at Keystone.
+    """Return the options by which a service authenticates to Keystone.
 
     :param user: the service's user, as in "nova".
     """

@@ -34,17 +34,17 @@ _FLAVORS = {
     "demo-std": seed.ORDINARY_FLAVOR,
 }
 _PORT = "demo-fast"
-#: What Neutron says of it, in the columns of a terminal.
+#: Fields of a port that are shown, to fit a terminal.
 _FIELDS = (
     *("name", "status", "mac_address", "binding_host_id"),
     *("binding_vnic_type", "binding_vif_type"),
 )
-#: The longest that a command of ours takes on rt-1, whose CPUs are emulated.
+#: The longest time of our commands on rt-1, whose CPUs are emulated.
 _COMMAND_SECONDS = 300
 
 
 class Surprise(errors.TestbedError):
-    """The cloud didn't do what the demonstration says that it does."""
+    """The cloud didn't do what the demonstration claims."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Show:
         """Go through everything, and leave no server behind.
 
         :returns: what was seen.
-        :raises errors.TestbedError: when something isn't as it should be.
+        :raises errors.TestbedError: when a claim does not hold.
         """
         Step.EXPLAIN.begin()
         self._explain()
@@ -98,8 +98,8 @@ class Show:
             for each in (realtime, ordinary):
                 self._console(each)
         except BaseException:
-            # Nova goes on with it: nobody waits. By their names: Ctrl-C may
-            # come before an answer with an id.
+            # Nova deletes them in the background. They are found by name,
+            # since Ctrl-C may come before an answer with an id.
             compute = self._cloud.api.compute
             for each in list(compute.servers()):
                 if each.name in _FLAVORS:
@@ -113,7 +113,7 @@ class Show:
             servers.delete(server)
         self._cloud.api.network.delete_port(port)
         self._clean(realtime, ordinary)
-        # It has no part in this, and takes long to start.
+        # It is not needed before, and takes long to start.
         self._cloud.realtime.start(SRIOV_AGENT)
         self._summary()
         return "\n".join(self._text) + "\n"
@@ -280,10 +280,10 @@ class Show:
 
 
 def _wrapped(what: str, items: Sequence[str]) -> str:
-    """Return a list of things, in lines of a terminal.
+    """Return a list of items, wrapped for a terminal.
 
-    :param what: what they are.
-    :param items: each of them.
+    :param what: what the items are.
+    :param items: the items.
     """
     return textwrap.fill(
         ", ".join(items) or "none",
@@ -300,9 +300,9 @@ def _expect(truth: bool, what: str) -> None:
 
 @contextlib.contextmanager
 def _hangs_first(cloud: Cloud) -> Iterator[None]:
-    """Name a machine that hangs, and not what came of that.
+    """Report a machine that hangs instead of the resulting error.
 
-    :raises errors.TestbedError: when one does and the block fails.
+    :raises errors.TestbedError: when one hangs and the block fails.
     """
     try:
         yield
@@ -317,7 +317,7 @@ def _hangs_first(cloud: Cloud) -> Iterator[None]:
 
 
 def main() -> int:
-    """Show the demonstration in our cloud; the exit status is returned."""
+    """Show the demonstration in our cloud, and return the exit status."""
     try:
         cloud = Cloud()
         result = cloud.place.log / RESULT

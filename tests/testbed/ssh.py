@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""SSH between realtime hosts: Nova copies the disks of moved servers by it.
+"""SSH between realtime hosts, by which Nova copies disks of moved servers.
 
 ``python -m tests.testbed.ssh`` downloads it.
 """
@@ -10,8 +10,8 @@ from tests.testbed.compute_host import ComputeHost
 from tests.testbed.rtvm.debian import Tree
 from tests.testbed.rtvm.debian import Unpacker
 
-#: They are unpacked in the virtual machines alone: whoever runs the tests has
-#: not asked for an SSH server.
+#: They are unpacked only in the virtual machines: this machine should not get
+#: an SSH server.
 _PACKAGES = (
     "openssh-server",
     "openssh-client",
@@ -22,8 +22,8 @@ _PACKAGES = (
     "libwrap0",
 )
 
-#: Lets root of each host that has run it log in here. Its arguments: the tree
-#: of the packages, the directory with the key that the hosts share.
+#: Lets root of each host that has run it log in to this host. Its arguments:
+#: the tree of the packages, the directory with the key that the hosts share.
 _SERVE = """\
 set -eu
 tree=$1 keys=$2
@@ -55,19 +55,19 @@ _END = "kill $(cat /run/sshd/pid)"
 
 
 def download(place: paths.Paths) -> Tree:
-    """Return the packages, which are in the cache once they were here.
+    """Return the packages, downloaded unless they are in the cache.
 
-    :param place: its cache is used.
-    :raises errors.TestbedError: when they can't be had.
+    :param place: directories with the cache.
+    :raises errors.TestbedError: when they can't be downloaded.
     """
     return Unpacker(place.cache / "debian").packages(*_PACKAGES)
 
 
 def serve(host: ComputeHost) -> None:
-    """Start a server, where root of each host that has one can log in.
+    """Start a server; root of each host with a server can log in.
 
     :param host: a realtime host.
-    :raises errors.TestbedError: when the packages can't be had, or no
+    :raises errors.TestbedError: when the packages can't be downloaded, or no
         server starts.
     """
     tree, keys = download(host.place), host.place.data / "ssh"
@@ -75,7 +75,7 @@ def serve(host: ComputeHost) -> None:
 
 
 def end(host: ComputeHost) -> None:
-    """End a server.
+    """Stop a server.
 
     :param host: the host that serves.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A library that stands in for Onload's, and programs to preload it into.
+"""A stand-in for Onload's library, and programs to preload it into.
 
 It counts the calls of socket() that it sees and accelerates nothing. Its
-soname says what it is, so that every output does.
+soname says that it is a stand-in, so that every output does.
 """
 
 import contextlib
@@ -35,8 +35,8 @@ __attribute__((destructor)) static void say(void)
 }
 """
 
-#: Opens three sockets, says so, and waits for the end of its input; as the
-#: init of a container, where that is at an end, for half a minute.
+#: Opens three sockets, says so, and waits for the end of its input. As the
+#: init of a container, whose input is at an end, it waits for half a minute.
 PROGRAM = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,9 +72,9 @@ def missing() -> str | None:
 
 
 def build(place: pathlib.Path, name: str, source: str, *words: str) -> str:
-    """Compile C; return the path of what was made.
+    """Compile C and return the path of the result.
 
-    :raises subprocess.CalledProcessError: with what gcc said.
+    :raises subprocess.CalledProcessError: with the output of gcc.
     """
     path = place / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def copy_libraries(program: str, image: pathlib.Path) -> None:
 def running(
     program: str, environment: dict[str, str]
 ) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Run a program until the block ends; give it and what it said."""
+    """Run a program until the block ends; yield it and its output."""
     process = subprocess.Popen(
         [program],
         env=environment,

@@ -2,9 +2,9 @@
 
 """The steps of the demonstration, from a bare machine to its result.
 
-What does a step prints its title on standard output, alone on a line, when it
-begins, and a note where a person at the screen would wonder; all else that it
-has to say goes to standard error.
+A program that runs a step prints the step's title on a line of standard output
+when it begins, and a note where a person would wonder. Other output goes to
+standard error.
 """
 
 import dataclasses
@@ -29,11 +29,11 @@ class Step(enum.Enum):
     DELETE = _Step("delete both, look for what is left", 20)
 
     def begin(self) -> None:
-        """Say that it begins, and that the one before has ended."""
+        """Report that it begins, and that the previous one has ended."""
         print(self.value.title, flush=True)
 
 
-#: What PREPARE takes longer the first time, when it downloads and builds.
+#: Additional time of PREPARE the first time, when it downloads and builds.
 FIRST_SECONDS = 170
 
 
@@ -41,7 +41,7 @@ _NOTE = "note: "
 
 
 def note(text: str) -> None:
-    """Tell whoever watches something of the step.
+    """Show a note on the step to the person at the screen.
 
     :param text: one line.
     """
@@ -49,15 +49,15 @@ def note(text: str) -> None:
 
 
 def of_note(line: str) -> str | None:
-    """Return the text of a note; None if it is none.
+    """Return the text of a note; None for any other line.
 
-    :param line: that a step printed.
+    :param line: a line that a step printed.
     """
     return line.removeprefix(_NOTE) if line.startswith(_NOTE) else None
 
 
 def of_title(title: str) -> Step | None:
-    """Return the step of a title; None if there is none.
+    """Return the step with a title; None if there is none.
 
     :param title: a line that a step printed.
     """

@@ -3,8 +3,8 @@
 """The first process of the cloud's namespaces.
 
 `launch` joins the cloud's control groups and becomes unshare(1), which
-starts `init` as process 1 of the new namespaces: it mounts, makes the
-network, and from then on only takes dead orphans away.
+starts `init` as process 1 of the new namespaces. That mounts file systems,
+makes the network, and then only reaps orphans.
 """
 
 import os
@@ -55,14 +55,14 @@ def launch(place: paths.Paths) -> None:
 
 
 def init(place: paths.Paths) -> None:
-    """Set the namespaces up, say so, and reap orphans for ever.
+    """Set the namespaces up, report it, and reap orphans for ever.
 
     :param place: the directories of the cloud.
     """
     _mount(place)
     network.build(place)
-    # Children that we have not started ourselves end here; blocked, the
-    # signal waits for sigwait.
+    # Orphans become our children and end here. The signal is blocked, so that
+    # it waits for sigwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     (place.run / "supervisor.ready").touch()
     while True:
@@ -115,7 +115,7 @@ def _run(*command: str) -> None:
 
 
 def main() -> None:
-    """Do as the first argument says: launch or init."""
+    """Run the function that the first argument names: launch or init."""
     place = paths.Paths.from_environment()
     {"launch": launch, "init": init}[sys.argv[1]](place)
 

@@ -29,8 +29,8 @@ from tests.testbed.tempest_tests import Results
 from tests.testbed.tempest_tests import different
 from tests.testbed.tempest_tests import table
 
-#: Tempest's smoke tests, what it does with a server, and those of its
-#: scenarios with servers that don't sign in to them: guests have no SSH.
+#: Tempest's smoke tests, its tests of servers' actions, and its scenarios with
+#: servers that don't log in to them: guests have no SSH.
 OWN = (
     r"(^tempest\..*\[.*\bsmoke\b.*\])"
     r"|(^tempest\.api\.compute\.servers\.test_server_actions\.)"
@@ -53,7 +53,7 @@ def _files(cloud: Cloud) -> list[pathlib.Path]:
 
 @contextlib.contextmanager
 def _without(cloud: Cloud) -> Iterator[None]:
-    """Take sriov-rt out of the cloud, for a while."""
+    """Take sriov-rt out of the cloud meanwhile."""
     before = {file: file.read_text() for file in _files(cloud)}
     try:
         cloud.services.stop(_AGENT)
@@ -80,7 +80,7 @@ def _restart(cloud: Cloud) -> None:
 
 @contextlib.contextmanager
 def _std_alone(cloud: Cloud) -> Iterator[None]:
-    """Let no host but std-1 take servers, for a while."""
+    """Let no host but std-1 take servers meanwhile."""
     compute = cloud.api.compute
     others = [
         each
@@ -102,8 +102,8 @@ def run(
     """Run Tempest's own tests without sriov-rt, and with it.
 
     :param cloud: the cloud.
-    :param regex: what is run.
-    :param sink: what takes Tempest's output; standard output if None.
+    :param regex: pattern of the tests to run.
+    :param sink: stream for Tempest's output; standard output if None.
     :returns: the results of both, in this order.
     """
     config = tempest_config.write(cloud, ours=False)
@@ -116,7 +116,7 @@ def run(
 
 
 def main() -> int:
-    """Run both and print the table; 1 is returned where they differ."""
+    """Run both and print the table; return 1 if they differ."""
     parser = argparse.ArgumentParser(
         prog="python3 -m tests.testbed.tempest_compare", description=__doc__
     )

@@ -19,17 +19,17 @@ from tests.testbed import seed
 from tests.testbed import settings
 from tests.testbed.cloud import Cloud
 
-#: What Tempest makes servers of: flavors with a disk, as it wants them.
+#: Flavors for Tempest's servers, with a disk, as it needs them.
 FLAVOR, BIGGER_FLAVOR = "tempest.small", "tempest.bigger"
 _SIZES: dict[str, dict[str, int]] = {
     FLAVOR: {"ram": 128, "vcpus": 1, "disk": 1},
     BIGGER_FLAVOR: {"ram": 192, "vcpus": 1, "disk": 1},
 }
-#: A network that routers take for the outside. It leads nowhere.
+#: A network that routers use as the external one. It leads nowhere.
 PUBLIC_NETWORK = "tempest-public"
 _PUBLIC_SUBNET = "203.0.113.0/24"
 
-#: Nova's own for a realtime server on rt-1, which has small huge pages.
+#: Nova's extra specs for a realtime server on rt-1, with small huge pages.
 _REALTIME = (
     "hw:cpu_policy=dedicated",
     "hw:cpu_realtime=yes",
@@ -58,7 +58,7 @@ def write(
     *,
     ours: bool = True,
 ) -> pathlib.Path:
-    """Write tempest.conf, and make what it names.
+    """Write tempest.conf, and make the flavors and networks that it names.
 
     :param cloud: the cloud.
     :param changes: options that differ, by section.
@@ -81,9 +81,9 @@ def write(
 def containers(
     image: str, networks: Mapping[str, str]
 ) -> dict[str, ini.Section]:
-    """Return what differs for ports of containers.
+    """Return the changed options for ports of containers.
 
-    :param image: the id of theirs.
+    :param image: the id of the containers' image.
     :param networks: the physical network of each kind of port.
     """
     virsh = ("virsh", "--connect", container_host.URI)
@@ -104,7 +104,7 @@ def containers(
 
 
 def two_hosts() -> dict[str, ini.Section]:
-    """Return what differs when the second realtime host has joined."""
+    """Return the changed options for a cloud with the second realtime host."""
     return {
         "sriov_rt": {"realtime_hosts": f"{network.REALTIME},{network.SECOND}"},
         "sriov_rt-feature-enabled": {
@@ -150,10 +150,10 @@ def _sections(cloud: Cloud, home: pathlib.Path) -> dict[str, ini.Section]:
             "suspend": True,
             "shelve": True,
             "console_output": True,
-            # It takes a program that writes ISO 9660.
+            # It needs a program that writes ISO 9660.
             "config_drive": off,
             "vnc_console": off,
-            # Nova's hosts here are each of another kind.
+            # The compute hosts here are of different kinds.
             "cold_migration": off,
             "live_migration": off,
             "attach_encrypted_volume": off,
@@ -185,7 +185,7 @@ def _sections(cloud: Cloud, home: pathlib.Path) -> dict[str, ini.Section]:
 
 
 def _ours(cloud: Cloud) -> dict[str, ini.Section]:
-    """Return what the plugin wants to know.
+    """Return the options of the plugin.
 
     :param cloud: the cloud.
     """

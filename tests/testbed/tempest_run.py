@@ -19,7 +19,7 @@ from tests.testbed.tempest_tests import LEFT_OUT
 from tests.testbed.tempest_tests import PLUGIN
 from tests.testbed.tempest_tests import Results
 
-#: Tests at once. Those with realtime servers take turns anyway.
+#: Parallel tests. Those with realtime servers take turns anyway.
 WORKERS = 2
 
 
@@ -34,9 +34,9 @@ def run(
 
     :param cloud: the cloud.
     :param config: tempest.conf.
-    :param arguments: that choose the tests, as in ("--regex", "...").
-    :param workers: tests at once.
-    :param sink: where to print it; to our own outputs if None.
+    :param arguments: arguments that choose tests, as in ("--regex", "...").
+    :param workers: number of parallel tests.
+    :param sink: stream to print to; our own outputs if None.
     """
     command = (
         cloud.env.program("tempest"),
@@ -45,7 +45,7 @@ def run(
         f"--concurrency={workers}",
         *arguments,
     )
-    # The plugin that is installed, and no other in the checkout.
+    # Use the installed plugin, not the one in the checkout.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     child = subprocess.Popen(
         command,
@@ -72,7 +72,7 @@ def leave_out(cloud: Cloud, config: pathlib.Path) -> tuple[str, str]:
     :returns: the arguments that leave them out.
     """
     if not (config.parent / ".stestr").exists():
-        # It makes one for a run, and lists nothing without one.
+        # stestr lists nothing without a repository, which only a run makes.
         subprocess.run(
             (cloud.env.program("stestr"), "--test-path", ".", "init"),
             check=True,
@@ -107,7 +107,7 @@ def leave_out(cloud: Cloud, config: pathlib.Path) -> tuple[str, str]:
 
 
 def main() -> int:
-    """Run the plugin, or what is named; the exit status is returned."""
+    """Run the plugin or the named tests, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python3 -m tests.testbed.tempest_run", description=__doc__
     )

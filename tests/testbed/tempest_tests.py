@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tempest's tests by their names: which are run, and what came of them."""
+"""Tempest's tests by their names: which are run, and their results."""
 
 import collections
 import dataclasses
 import re
 
-#: What is run when nothing is named: our own plugin.
+#: The default tests: our own plugin.
 PLUGIN = r"^sriov_rt_tempest_plugin\."
-#: What of it is left to the periodic run, as CLASS or CLASS.TEST.
+#: Its tests that are left to the periodic run, as CLASS or CLASS.TEST.
 PERIODIC = (
-    # They wait for minutes, for guests of an emulated host.
+    # They wait minutes for guests of an emulated host.
     "LifecycleTest",
     "ReachTest",
     "CleanVfTest",
     "DegradedHostTest",
-    # tests/cloud boots such a server, and compares where it lands; ExplainTest
-    # has one refused that names a host; TraitsTest reads the trait, and what
-    # Nova does with it is Nova's.
+    # tests/cloud boots such a server and checks its host; in ExplainTest one
+    # that names a host is refused; TraitsTest reads the trait, and its effect
+    # is up to Nova.
     "RealtimeServersTest",
     "ExplainTest.test_a_server_lands_on_a_host_that_passes",
-    # tests/cloud has it with the hosts' weights turned round.
+    # tests/cloud tests it with the hosts' weights reversed.
     "OrdinaryServersTest.test_an_ordinary_server_avoids_realtime_hosts",
 )
 LEFT_OUT = rf"^sriov_rt_tempest_plugin\..*\.({'|'.join(PERIODIC)})\b"
@@ -35,7 +35,7 @@ _RESULT = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """What a run of Tempest found.
+    """Results of a run of Tempest.
 
     :param status: its exit status.
     :param tests: "ok", "FAILED" or "SKIPPED", by the test's name.
@@ -59,7 +59,7 @@ class Results:
 
 
 def _room(test: str) -> str:
-    """Return what a test is of, as in tempest.api.compute.
+    """Return the package of a test, as in tempest.api.compute.
 
     :param test: its name.
     """
@@ -103,8 +103,8 @@ def table(without: Results, ours: Results) -> str:
 def different(without: Results, ours: Results) -> list[str]:
     """Return the tests whose results are not the same.
 
-    :param without: of the cloud without sriov-rt.
-    :param ours: of the cloud with it.
+    :param without: results of the cloud without sriov-rt.
+    :param ours: results of the cloud with it.
     """
     return sorted(
         test

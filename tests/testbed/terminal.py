@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A terminal, and a program that is started at it."""
+"""A terminal, and a program that runs in it."""
 
 import fcntl
 import os
@@ -30,14 +30,14 @@ def run(
     keys: bytes = b"",
     environment: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Run a program at a terminal of its own to its end.
+    """Run a program to its end in its own terminal.
 
     :param command: program and arguments.
-    :param columns: of the terminal.
-    :param wait_for: what it prints before keys are pressed.
-    :param keys: what is typed then, once.
+    :param columns: width of the terminal.
+    :param wait_for: text to wait for before keys are pressed.
+    :param keys: keys that are then typed, once.
     :param environment: its environment; ours if None.
-    :returns: its exit status, and all that the terminal got.
+    :returns: its exit status, and all output to the terminal.
     """
     control, terminal = pty.openpty()
     size = struct.pack("HHHH", 50, columns, 0, 0)
@@ -66,5 +66,5 @@ def _read(control: int) -> bytes:
     try:
         return os.read(control, 4096)
     except OSError:
-        # EIO: the last one at the terminal has closed it.
+        # EIO: the last process has closed the terminal.
         return b""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Take the ELF kernel out of Debian's bzImage.
+"""Extract the ELF kernel from Debian's bzImage.
 
-A guest that is emulated twice over takes minutes to decompress its kernel;
-as an ELF file with a PVH note QEMU starts it directly.
+A guest that is emulated twice takes minutes to decompress its kernel; QEMU
+starts an ELF file with a PVH note directly.
 Layout of a bzImage: Documentation/x86/boot.rst of the kernel.
 """
 
@@ -20,7 +20,7 @@ _SECTOR = 512
 #: The kernel's build appends the size of the ELF file to the payload.
 _SIZE_SUFFIX = 4
 _LZ4_LEGACY = b"\x02\x21\x4c\x18"
-#: What `lz4 -l` puts into a block at most (lz4_Frame_format.md).
+#: The longest block of `lz4 -l`, in bytes (lz4_Frame_format.md).
 _LZ4_BLOCK = 8 << 20
 _XZ = b"\xfd7zXZ\x00"
 _ELF = b"\x7fELF"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Wait for things, and for programs, with a bound."""
+"""Bounded waits for conditions and for programs."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from tests.testbed import errors
 
-#: Until the outputs of a program that was killed have come to their end.
+#: Time until the outputs of a killed program end.
 _KILLED_SECONDS = 5.0
 
 
@@ -28,14 +28,14 @@ def wait_for(
 ) -> None:
     """Call a function until it returns something true.
 
-    :param what: what is to be, for the message: a clause that follows on
-        "until", as in "rabbitmq listens".
+    :param what: the expected state for the message: a clause after "until",
+        as in "rabbitmq listens".
     :param probe: the function.
     :param timeout: seconds to wait at most.
     :param interval: seconds between two calls.
-    :param unanswered: exceptions of the function that count as false: nobody
-        listens yet. Another exception ends the wait.
-    :raises errors.TimedOut: when it never did.
+    :param unanswered: exceptions of the function that count as false, since
+        nobody listens yet. Other exceptions end the wait.
+    :raises errors.TimedOut: when it never does.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -57,10 +57,10 @@ def run(
     environment: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
 ) -> str:
-    """Run a program to its end and return what it printed.
+    """Run a program to its end and return its standard output.
 
-    That is its standard output alone, and it has no terminal: at one,
-    virsh(1) starts pkttyagent(1), which writes to it.
+    It has no terminal: at one, virsh(1) starts pkttyagent(1), which writes to
+    it.
 
     :param command: program and arguments.
     :param timeout: seconds it may take.
@@ -85,7 +85,7 @@ def run(
         what = f"'{' '.join(command)}' has ended"
         raise errors.TimedOut(what, timeout, seen) from expired
     except BaseException:
-        # Ctrl-C reaches us alone: its session is another.
+        # Only we get Ctrl-C: the program has another session.
         _kill(child)
         raise
     if child.returncode != 0:
@@ -101,9 +101,9 @@ def run_logged(
     log: pathlib.Path,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a program to its end, with all that it prints in a log.
+    """Run a program to its end, with all its output in a log.
 
-    It stays in our session, so that Ctrl-C ends it too.
+    It stays in our session, so that Ctrl-C ends it, too.
 
     :param command: program and arguments.
     :param timeout: seconds it may take.
@@ -133,13 +133,13 @@ def run_logged(
 
 
 def _kill(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """Kill a program and its session; return what both outputs had."""
+    """Kill a program and its session; return both outputs."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     try:
         return child.communicate(timeout=_KILLED_SECONDS)
     except subprocess.TimeoutExpired:
-        # A daemon of its own, in a session of its own, has them open.
+        # A daemon in another session has them open.
         return b"", b""
 
 

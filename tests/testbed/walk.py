@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from tests.testbed import paths
 
-#: The pages whose commands run in a bed, and not on the documented host.
+#: Directory of pages whose commands run in a bed, not on the documented host.
 PAGES = paths.CHECKOUT / "doc/source/walkthroughs"
 
 #: Blocks of commands and what they print; all others are only read.
@@ -23,11 +23,11 @@ _CONSOLE = re.compile(
 )
 _PROMPT = re.compile(r"[$#] (?=[a-z])")
 
-#: Exit codes of the command of the project that are no errors: 1 is what a
-#: check has found, 3 a refusal.
+#: Exit codes of the project's commands that are no errors: 1 if a check has
+#: found problems, 3 for a refusal.
 _ANSWERS = (0, 1, 3)
 
-#: What stands for one or more lines, or for a part of one.
+#: Stands for one or more lines, or for a part of one.
 ELLIPSIS = "..."
 
 
@@ -35,8 +35,8 @@ ELLIPSIS = "..."
 class Step:
     """A command of a page.
 
-    :param command: for a shell, with the lines of its here-document.
-    :param output: what the page shows of it; empty for nothing.
+    :param command: command for a shell, including its here-document.
+    :param output: its output on the page; empty for none.
     """
 
     command: str
@@ -44,9 +44,9 @@ class Step:
 
 
 def install(place: pathlib.Path) -> dict[str, str]:
-    """Write the program of this checkout, and return what a shell needs.
+    """Write this checkout's program, and return variables for a shell.
 
-    :param place: a directory, which comes first in the path.
+    :param place: a directory, which is put first in the path.
     """
     program = place / "sriov-rt"
     program.write_text(
@@ -64,7 +64,7 @@ def install(place: pathlib.Path) -> dict[str, str]:
 def steps(page: pathlib.Path) -> list[Step]:
     """Return the commands of a page, in their order.
 
-    :param page: in reStructuredText.
+    :param page: a file in reStructuredText.
     """
     found = []
     for block in _CONSOLE.findall(page.read_text()):
@@ -91,7 +91,7 @@ def _length(lines: list[str]) -> int:
 
 
 def _even(text: str) -> str:
-    """Return a text without the widths of its columns."""
+    """Return a text without the padding of its columns."""
     text = re.sub(r"^( *)\+[-+]+\+$", r"\1+-+", text, flags=re.MULTILINE)
     lines = (
         line[: len(line) - len(line.lstrip())] + " ".join(line.split())
@@ -101,10 +101,10 @@ def _even(text: str) -> str:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Tell whether a page shows what a command has printed.
+    """Return whether a page shows what a command has printed.
 
-    :param shown: on the page, where ``...`` stands for anything.
-    :param printed: by the command; the widths of columns do not count.
+    :param shown: output on the page, where ``...`` stands for anything.
+    :param printed: output of the command; widths of columns are ignored.
     """
     pieces = [re.escape(each) for each in _even(shown).split(ELLIPSIS)]
     return (
@@ -119,8 +119,8 @@ def run(
 ) -> None:
     """Run the commands of a page, and compare what they print.
 
-    :param test: that fails where one does not end as the page says.
-    :param page: of :data:`PAGES`.
+    :param test: test that fails if an output differs from the page.
+    :param page: a page in :data:`PAGES`.
     :param shell: runs a script, and returns its exit status and its output,
         of both kinds.
     """

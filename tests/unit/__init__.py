@@ -2,9 +2,9 @@
 
 """Unit tests.
 
-They write trees of thousands of small files, as sysfs has them, which takes a
-disk several times as long as all the rest: they are made in memory. No
-example of a property has a deadline: a busy machine would miss it.
+They write trees of thousands of small files, like sysfs. On a disk that takes
+several times as long as all the rest, so the trees are in memory. Examples of
+properties have no deadline, which a busy machine would miss.
 """
 
 import os

@@ -38,8 +38,8 @@ def nic(**changes: Any) -> facts.Nic:
 def realtime_host(name: str = "rt-1", **parts: Any) -> facts.HostFacts:
     """Return the facts of a host that is realtime in every respect.
 
-    :param parts: for a part of HostFacts, a mapping of the fields in it that
-        are to differ.
+    :param parts: for a part of HostFacts, a mapping of the fields that differ
+        in it.
     """
     found = facts.HostFacts(
         host=name,
@@ -111,10 +111,10 @@ def onload_host(
     *endpoints: facts.Endpoint,
     **parts: Any,
 ) -> facts.HostFacts:
-    """Return the facts of a realtime host that Onload can use the NIC of.
+    """Return the facts of a realtime host whose NIC Onload can use.
 
     :param endpoints: its accelerated ports.
-    :param parts: as with :func:`realtime_host`.
+    :param parts: see :func:`realtime_host`.
     """
     onload = {
         "modules": ("onload", "sfc"),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A host on which every documented command runs, and prints the same.
+"""A host on which every documented command runs and prints the same.
 
-What needs a kernel, a cloud or an hour of its own has a stand-in, and its
-output comes from the same code as on a real host.
+Parts that need a kernel, a cloud or an hour have a stand-in; the output comes
+from the same code as on a real host.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 #: A host that merges pages.
 KSM = {"ksm_run": 1}
 
-#: What maintenance has made of it.
+#: Its facts that maintenance changes.
 USUAL = {
     "hold": None,
     "microcode": "0x500320a",
@@ -76,14 +76,14 @@ USUAL = {
 
 CPUS = Cpus(CpuSet((2, 3)), CpuSet((0, 1)))
 
-#: What is measured in a guest.
+#: Tools that measure in a guest.
 GUEST = tools.IN_GUESTS
 
 ISSUED = certificate.issue(SUBJECT, GOOD, "standard", LOADS["compute"], NOW)
 
 
 def stored(place: str, bandwidth: float) -> disk.Measured:
-    """Return a result of a disk measurement, of made-up figures."""
+    """Return a result of a disk measurement, with made-up figures."""
     job = fio.Job("randread", 65536, 8, 4, 1024, False, 30)
     return disk.Measured(
         disk.Cell(disk.MATRIX, place, 1, job),
@@ -98,7 +98,7 @@ def stored(place: str, bandwidth: float) -> disk.Measured:
 
 
 def carried(test: str, figure: float, **fields) -> network.Measured:
-    """Return a result of a network measurement, of made-up figures."""
+    """Return a result of a network measurement, with made-up figures."""
     return network.Measured(
         network.Cell("host", test, 1, 20),
         "two hosts",
@@ -141,7 +141,7 @@ def kubernetes_node(name, labels, vfs, taints=()):
 FEATURE = "feature.node.kubernetes.io"
 CARD = f"{FEATURE}/pci-1924.present"
 
-#: A pod of exclusive CPUs with a VF, and a cluster with two nodes for it.
+#: A pod with exclusive CPUs and a VF, and a cluster with two nodes for it.
 WEB = {
     "kind": "Pod",
     "metadata": {
@@ -265,7 +265,7 @@ class DocumentedHost(unittest.TestCase):
         self.boot()
 
     def boot(self) -> None:
-        """Forget what commands have done to NICs and ports."""
+        """Reset the changes of commands to NICs and ports."""
         self.kernel = fakes.FakeKernel("i40e", vfs=4)
         self.kernel.counted = {
             1: {
@@ -312,7 +312,7 @@ class DocumentedHost(unittest.TestCase):
     def run_command(self, words: list[str]) -> tuple[int, str]:
         """Return the exit code and the output of a command line.
 
-        :param words: from ``sriov-rt`` on; with redirections.
+        :param words: the words from ``sriov-rt`` on, including redirections.
         """
         printed, told = io.StringIO(), io.StringIO()
         to_file = printed
@@ -343,9 +343,9 @@ class DocumentedHost(unittest.TestCase):
         return code, output.replace(str(self.place), "/opt/onload/lib")
 
     def _put_in_place(self, stack: contextlib.ExitStack) -> None:
-        """Have commands find this host, whatever they do."""
+        """Make all commands use this host."""
         patches: list[tuple[object, str, Callable[..., object]]] = [
-            # It takes an SR-IOV NIC, and root, to change VFs and ports.
+            # Changing VFs and ports needs an SR-IOV NIC, and root.
             (
                 vfs.Vfs,
                 "of_host",
@@ -353,17 +353,17 @@ class DocumentedHost(unittest.TestCase):
             ),
             (pluggers, "configured", lambda files: self.plugger),
             (os, "geteuid", lambda: 0),
-            # What runs the tests may be a container.
+            # The tests may run in a container.
             (container, "sees_host_processes", lambda *_: True),
-            # It takes a kernel, and a boot loader.
+            # It needs a kernel and a boot loader.
             (apply, "Host", tuning_fakes.FakeHost),
-            # In a checkout that was never installed there are no sources.
+            # A checkout that was never installed has no sources of facts.
             (cmd_host, "load_sources", lambda: trees.SOURCES),
             (host_maintenance, "Root", lambda *_: self.devices.root),
-            # It takes a message queue, and agents on it.
+            # It needs a message queue with agents.
             (collect, "collect", self._collect),
-            # What runs the tests may itself be a virtual machine, without
-            # isolated CPUs and without the programs that measure.
+            # The tests may run in a virtual machine, without isolated CPUs
+            # and without the programs that measure.
             (conditions, "emulated", lambda root: False),
             (conditions, "changed", lambda *_: ()),
             (latency, "cpus_of", lambda root: CPUS),
@@ -392,16 +392,16 @@ class DocumentedHost(unittest.TestCase):
     def _stand_in(
         self, stack: contextlib.ExitStack, arguments: list[str]
     ) -> list[str]:
-        """Have a command that cannot be run here find what it needs.
+        """Replace what a command needs that cannot be run here.
 
-        :returns: the command line that has the same output.
+        :returns: a command line with the same output.
         """
         name = "_".join(arguments[:2]).replace("-", "_")
         stand_in = getattr(self, f"_in_place_of_{name}", None)
         return stand_in(stack, arguments) if stand_in else arguments
 
     def _in_place_of_device_clean(self, stack, arguments):
-        """It takes Placement, and resets devices."""
+        """It needs Placement, and resets devices."""
         found = mock.Mock(node=device_fakes.NODE, clean=("*",))
         found.placement.return_value = self.placement
         for where, name, value in (
@@ -444,7 +444,7 @@ class DocumentedHost(unittest.TestCase):
         )
 
     def _in_place_of_verify_certificate(self, stack, arguments):
-        """It is root's, and of this machine."""
+        """It belongs to root and to this machine."""
         counts = mock.Mock(withdrawn="", withdrawal="", changes="")
         for name, value in (("read", ISSUED), ("status", counts)):
             stack.enter_context(
@@ -453,7 +453,7 @@ class DocumentedHost(unittest.TestCase):
         return arguments
 
     def _in_place_of_verify_watch(self, stack, arguments):
-        """It takes the kernel's tracer."""
+        """It needs the kernel's tracer."""
         stack.enter_context(mock.patch("shutil.which", return_value="/x"))
         self._in_place_of_verify_certificate(stack, arguments)
         for name, value in (
@@ -479,7 +479,7 @@ class DocumentedHost(unittest.TestCase):
         return arguments
 
     def _in_place_of_verify_network(self, stack, arguments):
-        """It takes another host."""
+        """It needs another host."""
         kept = network.Results(pathlib.Path(tempfile.mkdtemp(dir=self.place)))
         for each in NETWORK:
             kept.put(each)
@@ -494,12 +494,12 @@ class DocumentedHost(unittest.TestCase):
         return arguments
 
     def _in_place_of_verify_report(self, stack, arguments):
-        """It takes measurements."""
+        """It needs measurements."""
         self._write_results()
         return arguments
 
     def _in_place_of_verify_compare(self, stack, arguments):
-        """It takes measurements, and a certificate from before them."""
+        """It needs measurements and an earlier certificate."""
         self._write_results()
         figures.keep(self.place, NOW - 8100, [self._result(8, NOW - 9000)])
         stack.enter_context(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Modules that are imported in place of ours."""
+"""Modules that are imported instead of ours."""
 
 import contextlib
 import importlib
@@ -10,10 +10,10 @@ from unittest import mock
 
 @contextlib.contextmanager
 def replaced(name, module):
-    """Have another module imported for a name; None cannot be imported.
+    """Let a name import another module; None makes its import fail.
 
-    What a module was imported as before is an attribute of its package, which
-    'from PACKAGE import NAME' takes first.
+    A module that was imported before is an attribute of its package, which
+    'from PACKAGE import NAME' uses first.
     """
     package, _, attribute = name.rpartition(".")
     found = vars(importlib.import_module(package))

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 
 def differences(fake: type, real: type) -> list[str]:
-    """Return where a fake takes other arguments than the real class.
+    """Return where a fake has other parameters than the real class.
 
-    :param fake: may have methods of its own, for tests.
+    :param fake: the fake; it may have more methods for tests.
     """
     mine, theirs = _methods(fake), _methods(real)
     return [
@@ -21,7 +21,7 @@ def differences(fake: type, real: type) -> list[str]:
 
 
 def missing(fake: type, real: type) -> set[str]:
-    """Return the methods of the real class that a fake has not."""
+    """Return the methods of the real class that a fake lacks."""
     return _methods(real).keys() - _methods(fake).keys()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pins of each release, as far as they can be checked without one."""
+"""The pins of each release, as far as no release is needed to check them."""
 
 import pathlib
 import re

@@ -19,7 +19,7 @@ class CallTest(unittest.TestCase):
         self.assertEqual(7, deadline.Call("a sum", lambda: 3 + 4).result(60))
         with self.assertRaises(ZeroDivisionError):
             deadline.Call("a quotient", lambda: 1 / 0).result(60)
-        # A time-out of the call itself is none of ours.
+        # A time-out inside the call is not our deadline.
         with self.assertRaisesRegex(TimeoutError, "of its own"):
             deadline.Call("a call", self._times_out).result(60)
 
@@ -41,7 +41,7 @@ class CallTest(unittest.TestCase):
             "the look at a file has not ended within 0.1 s; 'cat /proc/",
             str(raised.exception),
         )
-        # Where it is, as far as Python knows.
+        # The log has the Python line that the call is at.
         self.assertIn("read_text", logged.output[0])
         self.assertFalse(call.has_ended)
         fifo.write_text("later")

@@ -20,7 +20,7 @@ from sriov_rt.verify.tools import TOOLS
 from tests.unit.documented_host import ROOT
 from tests.unit.host import trees
 
-#: Files of the page's examples, which nobody has.
+#: Files of the page's examples, which do not exist.
 EXAMPLES = {"sriov_rt/cmd/cpus.py"}
 
 EXTENSION = ROOT / "doc/source/_exts/tables.py"
@@ -30,7 +30,7 @@ _DESCRIPTOR = re.compile(r"proc/\d+/fd/\d+")
 
 
 def load():
-    """Return the extension's module, which is in no package."""
+    """Return the module of the extension, which is not in a package."""
     spec = importlib.util.spec_from_file_location("tables", EXTENSION)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -41,7 +41,7 @@ tables = load()
 
 
 class ReasonsTest(unittest.TestCase):
-    """Reasons by which a host is judged realtime are on its page."""
+    """Reasons by which a host is judged realtime are on the hosts' page."""
 
     MODULES = ("realtime", "cgroup", "power", "occupancy")
 
@@ -179,7 +179,7 @@ class TablesTest(unittest.TestCase):
 
     def test_pages_name_no_other_state(self):
         known = {row[0].strip("`") for row in self.stores()}
-        # Of packages, images and Neutron's agent, and what the tests make.
+        # Paths of packages, images, Neutron's agent and the tests.
         known |= {"/etc/sriov_rt", "/var/lib/sriov-rt-neutron"}
         for page in sorted((ROOT / "doc/source").rglob("*.rst")):
             for name in re.findall(
@@ -247,7 +247,7 @@ class FactFilesTest(trees.TreeTest):
                 self.assertTrue(below or name in named)
 
     def read(self):
-        """Return the paths that the sources ask the example host for."""
+        """Return the paths that the sources read on the example host."""
         found = set()
         locate = Root.locate
 
@@ -259,5 +259,5 @@ class FactFilesTest(trees.TreeTest):
             for source in trees.SOURCES.values():
                 source(self.root)
         self.assertIn("proc/cmdline", found)
-        # A process's files stand for what they are, not by a number.
+        # Leave out descriptors of processes, whose numbers mean nothing.
         return {each for each in found if not _DESCRIPTOR.fullmatch(each)}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the README and the documentation show is what the code takes."""
+"""The README and the documentation match the code."""
 
 import ast
 import configparser
@@ -45,8 +45,8 @@ PAGES = (
     *sorted((ROOT / "doc/source").rglob("*.rst")),
 )
 
-#: Pages whose commands are run in beds (tests/testbed/walk.py), and not on
-#: the documented host.
+#: Pages whose commands are run in beds (tests/testbed/walk.py), not on the
+#: documented host.
 WALKS = ROOT / "doc/source/walkthroughs"
 
 #: A command in a literal block: indented, with continued lines.
@@ -56,17 +56,16 @@ _COMMAND = re.compile(
     re.MULTILINE,
 )
 
-#: A block of commands and what they print.
+#: A block of commands and their output.
 _CONSOLE = re.compile(
     r"^\.\. code-block:: (?:console|none)\n\n((?:   [^\n]*\n|\n)+)",
     re.MULTILINE,
 )
 
-#: How a line begins that is a command and not its output, which may begin
-#: with a hash too.
+#: Beginning of a command's line; output may begin with a hash, too.
 _PROMPT = re.compile(r"[$#] (?=[a-z][a-z-]+ [^ ])")
 
-#: Options of commands that are parsed and not run, and why.
+#: Options of commands that are parsed but not run, and why.
 NOT_RUN = {
     "--flavor": "it needs a cloud; tests/cloud runs it",
     "--hotplug": "it needs a running guest; the command's own tests have one",
@@ -77,7 +76,7 @@ NOT_RUN = {
 #: Actions of ``sriov-rt verify`` that measure, for an hour.
 _LONG = ("disk", "latency", "network")
 
-#: Exit codes that are no errors: 1 is what a check has found, 3 a refusal.
+#: Exit codes that are no errors: 1 if a check found problems, 3 for refusals.
 _ANSWERS = (0, 1, 3)
 
 #: Commands without a sample of their output, and why.
@@ -128,7 +127,7 @@ def samples(page: pathlib.Path) -> Iterator[tuple[list[str], str]]:
 
 
 def name_of(words: list[str]) -> str:
-    """Return the name of a command, as shell.COMMANDS has it."""
+    """Return the name of a command in shell.COMMANDS."""
     given = " ".join(words[1:])
     found = [each for each in shell.COMMANDS if given.startswith(each)]
     return max(found, key=len, default="")
@@ -152,9 +151,9 @@ class DocumentedCommandTest(documented_host.DocumentedHost):
 
 
 class DocumentedOutputTest(documented_host.DocumentedHost):
-    """What the documentation shows is what the commands print.
+    """The documentation shows the output of the commands.
 
-    The commands of a page are run in their order, on one host.
+    The commands of a page are run in order on one host.
     """
 
     REFERENCE = ROOT / "doc/source/cli/index.rst"
@@ -254,12 +253,12 @@ class ManualTest(unittest.TestCase):
 
 
 class DocumentedKeysTest(documented_host.DocumentedHost):
-    """The page of keys has what the commands print as JSON."""
+    """The page of keys has the JSON keys that the commands print."""
 
     PAGE = ROOT / "doc/source/cli/json.rst"
 
     def documented(self) -> dict[str, set[str]]:
-        """Return the keys that the page has of each command."""
+        """Return the keys on the page, by command."""
         found = {}
         parts = re.split(r"^(.+)\n=+\n", self.PAGE.read_text(), flags=re.M)
         for title, text in zip(parts[3::2], parts[4::2], strict=True):
@@ -291,7 +290,7 @@ class DocumentedKeysTest(documented_host.DocumentedHost):
             _, output = self.run_command(
                 [*plain[:place], "--json", *plain[place:]]
             )
-            # What is on standard error comes behind it.
+            # Standard error follows it.
             return json.JSONDecoder().raw_decode(output)[0]
         except (SystemExit, ValueError):
             return None
@@ -428,15 +427,15 @@ class TableTest(unittest.TestCase):
                 )
 
 
-#: Of Nova's AggregateInstanceExtraSpecsFilter.
+#: Prefix of Nova's AggregateInstanceExtraSpecsFilter.
 _OF_AGGREGATES = "aggregate_instance_extra_specs:"
 
 
 class DocumentedFlavorTest(unittest.TestCase):
-    """What the pages show does what it says, or fails.
+    """Commands for flavors on the pages work, or report their failure.
 
-    OpenStackClient's ``flavor create --property`` exits with 0 where Nova
-    refuses the properties, and Nova validates them from microversion 2.86 on.
+    OpenStackClient's ``flavor create --property`` exits with 0 even if Nova
+    refuses the properties. Nova validates them from microversion 2.86 on.
     """
 
     def commands(self, verb: str) -> Iterator[tuple[str, list[str]]]:
@@ -454,7 +453,7 @@ class DocumentedFlavorTest(unittest.TestCase):
                 if word == "--property"
             )
             if all(key.startswith(_OF_AGGREGATES) for key in specs):
-                continue  # an ordinary one's: nothing is requested of us
+                continue  # an ordinary flavor without our extra specs
             with self.subTest(page=page, flavor=specs):
                 self.assertNotEqual(request.Request(), request.parse(specs))
                 seen.add(page)
@@ -528,10 +527,10 @@ def templates() -> Iterator[str]:
                 yield _ANYTHING.join(map(re.escape, pieces))
 
 
-#: What a field of a message may have become.
+#: Pattern for the value of a message's field.
 _ANYTHING = r"(?:.*?)"
 
-#: Of a pattern that says something: so many letters.
+#: The least number of letters in a pattern that is specific enough.
 _TELLING = 10
 
 
@@ -553,8 +552,7 @@ class TroubleshootingTest(unittest.TestCase):
         self.text = self.PAGE.read_text()
 
     def test_each_sentence_is_one_of_the_code(self):
-        # As long as one piece of a sentence is none of the code's, its
-        # letters stay.
+        # The letters of a piece that is not from the code remain.
         patterns = [
             re.compile(each)
             for each in {*templates()}
@@ -572,7 +570,7 @@ class TroubleshootingTest(unittest.TestCase):
             for pattern in sorted(patterns, key=_length, reverse=True):
                 rest = pattern.sub("", rest, count=1)
             with self.subTest(sentence):
-                # Names and figures are left, and little else.
+                # Only names and figures should remain.
                 self.assertLess(len(rest), max(50, 0.4 * len(sentence)), rest)
 
     def test_a_refused_value_has_the_grammars_sentence(self):
@@ -652,8 +650,8 @@ class SecurityTest(unittest.TestCase):
             ),
         ):
             with self.subTest(what):
-                # Of the text: a context has its defaults in oslo.config's
-                # global object, which other tests clear.
+                # Read it from the text: a context has its defaults in
+                # oslo.config's global object, which other tests clear.
                 context = re.search(
                     rf"^{name} = priv_context.PrivContext\((.*?)^\)",
                     inspect.getsource(module),

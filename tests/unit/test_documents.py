@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Documents that are read from a disk: whatever is in the file."""
+"""Documents that are read from a disk, whatever the file contains."""
 
 import dataclasses
 import json

@@ -13,7 +13,7 @@ from tests.unit.documented_host import ROOT
 
 
 def installed(*names, broken=()):
-    """Let stevedore find entry points of these names, and break some."""
+    """Let stevedore find entry points with these names, some broken."""
 
     def find(namespace, *wanted, on_load_failure_callback):
         for name in broken:

@@ -55,7 +55,7 @@ class LockTest(unittest.TestCase):
 
 class DirectoryTest(unittest.TestCase):
     def test_root_s_umask_keeps_nobody_out(self):
-        """Nor does the one of a daemon let everybody write."""
+        """Nor does a daemon's umask let everybody write."""
         for umask in (0o077, 0o027, 0o000):
             with (
                 self.subTest(oct(umask)),
@@ -100,7 +100,7 @@ class ReplaceTest(unittest.TestCase):
         self.assertEqual(["file"], self.names())
 
     def test_a_full_disk_is_named_by_the_file(self):
-        """Without a name, it would be the output that cannot be written."""
+        """Without a name, the error would seem to be about the output."""
         with (
             mock.patch("os.write", side_effect=OSError(28, "No space left")),
             self.assertRaises(OSError) as caught,
@@ -109,7 +109,7 @@ class ReplaceTest(unittest.TestCase):
         self.assertEqual(str(self.path), caught.exception.filename)
 
     def test_a_durable_one_is_on_the_disk_by_its_name(self):
-        """A power cut after it must not bring the old one back."""
+        """A later power cut must not bring the old file back."""
         synced = []
 
         def fsync(descriptor):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rooms import downwards only, and only adapters know neighbours."""
+"""Rooms import only downwards, and only adapters import neighbours."""
 
 import ast
 import functools
@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "sriov_rt"
 
-#: What a contributor reads.
+#: The contributors' page.
 PAGE = PACKAGE.parent / "doc/source/contributor/index.rst"
 
-#: Each room and the rooms that it may import, beside itself.
+#: Each room and the other rooms that it may import.
 WORDS = {
     "exceptions",
     "parse",
@@ -162,9 +162,9 @@ _CONDITIONAL = (ast.If, ast.While, ast.For, ast.AsyncFor, ast.Match)
 
 
 def _names(node: ast.AST) -> Iterator[tuple[str, bool]]:
-    """Yield the names that a statement uses, as they are evaluated.
+    """Yield the names that a statement uses, in the order of evaluation.
 
-    :returns: the name, and whether it is overwritten for sure.
+    :returns: the name, and whether it is certainly overwritten.
     """
     if isinstance(node, ast.Name):
         yield node.id, isinstance(node.ctx, ast.Store)
@@ -269,8 +269,8 @@ class ParametersTest(unittest.TestCase):
 
 class OptionsTest(unittest.TestCase):
     def test_options_are_read_without_the_message_queue(self):
-        # oslo.messaging imports eventlet, which warns whoever is at the
-        # terminal, unless threads.choose() comes before it.
+        # oslo.messaging imports eventlet, which prints a warning unless
+        # threads.choose() is called before.
         rooms = ("agent", "devices", "kubernetes", "labels", "scheduler")
         names = ", ".join(f"sriov_rt.{each}.options" for each in rooms)
         done = subprocess.run(

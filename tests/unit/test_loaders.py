@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Each loader of a file: a value or an error of its own, whatever is in it.
+"""Each loader of a file returns a value or our own error for any content.
 
-Ports' records, facts and certificates have such a test beside
-their own.
+Ports' records, facts and certificates have such a test next to their other
+tests.
 """
 
 import json
@@ -52,7 +52,7 @@ VF = tenancy.Tenancy(
     settings=VfSettings(vlan=7),
 )
 
-#: In place of any value of a document.
+#: Replacements for any value of a document.
 _VALUES = (
     *(None, True, False, 0, -1, 1.5, 10**30, float("nan"), float("inf")),
     *("", "x", "\ud800", "\0", [], [[]], [[[]]], {}, {"_unknown": "x"}),

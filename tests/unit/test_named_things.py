@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a sentence or a page names is there: a remedy has to be possible."""
+"""Things named in sentences and pages exist, so that remedies are possible."""
 
 import argparse
 import ast
@@ -23,7 +23,7 @@ from tests.unit.documented_host import ROOT
 
 PAGES = (ROOT / "README.rst", *sorted((ROOT / "doc/source").rglob("*.rst")))
 
-#: Groups and options of others' configuration that we name.
+#: Groups and options of other projects that we name.
 OTHERS = {
     "DEFAULT": "host transport_url compute_driver force_config_drive "
     "rpc_response_timeout",
@@ -52,10 +52,10 @@ OTHERS = {
 #: Words of a sentence that follow a group's name.
 WORDS = {"and", "expected", "has", "in", "is", "names", "of", "or", "the"}
 
-#: Headings of logs and documents that look like a group.
+#: Words in brackets in logs and documents that are not groups.
 NO_GROUPS = {"PATTERN", "Slice", "latency_withdrawn", "madvise", "neutron"}
 
-#: Sysctls, to the file of the kernel that has each.
+#: Sysctls, and the file of the kernel that defines each.
 SYSCTLS = {
     "kernel.nmi_watchdog": "kernel/watchdog.c",
     "kernel.sched_rt_runtime_us": "kernel/sched/rt.c",
@@ -119,7 +119,7 @@ _PLACEHOLDER = "X"
 def texts(path: pathlib.Path) -> Iterator[str]:
     """Yield the texts of a module, without its docstrings.
 
-    What is filled in is a placeholder.
+    Values that are filled in are replaced by a placeholder.
     """
     tree = ast.parse(path.read_text())
     parts = {
@@ -240,7 +240,7 @@ class KernelTest(unittest.TestCase):
 
 class CommandsTest(unittest.TestCase):
     def check(self, where: str, text: str) -> None:
-        """Check a command: its verb, and the flags that it is given."""
+        """Check the verb and the flags of a command."""
         words = text.split("|")[0].replace("\u2026", " ").split()
         if not words or words[0] in ("help", "complete", "cpus"):
             return

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every option, and what its service says of a bad value when it starts."""
+"""Every option, and the error of its service for a bad value at its start."""
 
 import pathlib
 import re
@@ -27,8 +27,8 @@ from sriov_rt.scheduler import options as scheduler_options
 from sriov_rt.vif import host as vif_host
 from sriov_rt.vif import settings as vif_settings
 
-#: A bad value of each option whose type takes other text; the others are
-#: numbers, choices and booleans, which NONSENSE is none of.
+#: A bad value for each option whose type accepts text; the others are numbers,
+#: choices and booleans, for which NONSENSE is bad.
 BAD = {
     ("agent", "root"): "host",
     ("agent", "nova_config_files"): "/etc/nova/nova.conf,nova-cpu.conf",
@@ -58,7 +58,7 @@ BAD = {
 }
 NONSENSE = "nonsense"
 
-#: Options that take any text, and why.
+#: Options that accept any text, and why.
 FREE_FORM = {
     ("DEFAULT", "host"): "Nova takes any name for a host",
     ("agent", "node"): "libvirt gives it; Placement has it or has not",
@@ -69,12 +69,13 @@ FREE_FORM = {
     ("sriov_rt", "transport_url"): "oslo.messaging parses it at assembly",
 }
 
-#: Whose options keystoneauth checks (PlacementMisconfigured at assembly).
+#: Groups whose options keystoneauth checks (PlacementMisconfigured at
+#: assembly).
 NOT_OURS = {"placement"}
 
 
 def check_agent(conf: cfg.ConfigOpts) -> None:
-    """Do what sriov-rt-agent does as it starts."""
+    """Check options as sriov-rt-agent does when it starts."""
     agent_options.check(conf)
     place = pathlib.Path(conf.config_file[0])
     with mock.patch.object(agent_command, "CONFIG", place.name):
@@ -84,30 +85,30 @@ def check_agent(conf: cfg.ConfigOpts) -> None:
 
 
 def check_compute(conf: cfg.ConfigOpts) -> None:
-    """Do what nova-compute does as it starts."""
+    """Check options as nova-compute does when it starts."""
     compute_options.check(conf)
 
 
 def check_compute_onload(conf: cfg.ConfigOpts) -> None:
-    """Do what nova-compute does with sriov-rt.conf."""
+    """Check sriov-rt.conf as nova-compute does."""
     with mock.patch.object(onload_settings.config, "load", return_value=conf):
         compute_options.check_onload()
 
 
 def check_extension(conf: cfg.ConfigOpts) -> None:
-    """Do what the L2 extension does, in an agent of Neutron's."""
+    """Check options as the L2 extension does in an agent of Neutron."""
     conf.register_opt(cfg.StrOpt("state_path", default="/var/lib/neutron"))
     neutron_options.register_extension(conf)
 
 
 def check_neutron_agent(conf: cfg.ConfigOpts) -> None:
-    """Do what sriov-rt-neutron-agent does with its own file."""
+    """Check its own file as sriov-rt-neutron-agent does."""
     neutron_options.register_agent(conf)
     neutron_options.check_agent(conf)
 
 
 def check_neutron_parents(conf: cfg.ConfigOpts) -> None:
-    """Do what sriov-rt-neutron-agent does with sriov-rt.conf."""
+    """Check sriov-rt.conf as sriov-rt-neutron-agent does."""
     with mock.patch.object(this_host.config, "load", return_value=conf):
         this_host.settings("/etc/sriov_rt/sriov-rt.conf")
 
@@ -131,7 +132,7 @@ def named(listing: opts.Listing) -> set[Named]:
     }
 
 
-#: Each service, what it does when it starts, and the options that it reads.
+#: Each service, its check at the start, and the options that it reads.
 SERVICES: tuple[
     tuple[str, Callable[[cfg.ConfigOpts], None], set[Named]], ...
 ] = (
@@ -259,7 +260,7 @@ class OptionsTest(unittest.TestCase):
                         check(conf)
                     said = str(caught.exception)
                     self.assertIn(f"[{group}] {option} = ", said)
-                    # Of a list, the item that can't be.
+                    # For a list, the invalid item.
                     self.assertRegex(
                         said, f" = ({value}|{value.rpartition(',')[2]}) in "
                     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operators' texts and first lines have the field's words."""
+"""Operators' texts and first lines use the field's words."""
 
 import ast
 import functools
@@ -12,37 +12,37 @@ from typing import NamedTuple
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 
-#: Words that were ours alone, none of which an operator needs.
+#: Words that only we used, none of which an operator needs.
 _WORDS = re.compile(
     r"\b(tells?|told|asked|anew|alike|abroad|deaf|christen\w*|at rest"
     r"|tick-free|set aside|is no (whole number|entry|name of)"
     r"|a physical network or a parent is needed|make it readable)\b"
 )
 
-#: Beside those, in the first line of a docstring.
+#: More words that may not be in the first line of a docstring.
 _FIRST = re.compile(r"\bwanted\b|^Tell |^What (can go|goes) wrong")
 
 #: The first line of a docstring names a thing or says what is done.
 _FRAGMENT = re.compile(r"^(What|Whose|Who|Those|Have|Let)\b|\bcame of\b")
 
-#: The same in all names: of modules, classes and functions, parameters,
-#: constants, variables and attributes.
+#: Words that may not be in any name: of modules, classes and functions,
+#: parameters, constants, variables and attributes.
 _NAMES = re.compile(
     r"(?i)(^|_)(tells?|told|untold|asked|asking|wanted|here|home|abroad"
     r"|standing|anew|christen|deaf|alike|settle[dr]?|settling|unsettled"
     r"|rest|depart\w*|holds?|held|spaces?|strangers?)(_|$)"
 )
 
-#: Names that are keys: of JSON, and of files on disk.
+#: Names that are keys in JSON and in files on disk.
 _KEYS = {
-    # Of what 'sriov-rt vif recover --json' prints.
+    # In the output of 'sriov-rt vif recover --json'.
     ("recovery.py", "standing"),
-    # Of the facts, as the command "host hold" has it.
+    # In the facts, after the command "host hold".
     ("parts.py", "hold"),
     ("fleet.py", "hold"),
 }
 
-#: Text that is one of these words has a reader: a value in JSON, a key.
+#: A text of one word is a value or a key, such as in JSON.
 _VALUE = re.compile(r"\w+")
 
 
@@ -94,7 +94,7 @@ def texts(tree: ast.AST) -> Iterator[str]:
 
 
 class Read(NamedTuple):
-    """What is read of a module."""
+    """Texts and names of a module."""
 
     texts: tuple[str, ...]
     first_lines: tuple[str, ...]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Recipes of the contributor's page, followed in a scratch copy of the tree.
+"""Recipes of the contributors' page, followed in a scratch copy of the tree.
 
-Each adds a thing that nobody has, and runs the tests that go over all rows of
-its table. A recipe that leaves a step out fails in one of them.
+Each adds an invented item, and runs the tests that go over all rows of its
+table. A recipe that leaves out a step fails in one of them.
 """
 
 import pathlib
@@ -94,7 +94,7 @@ NOTE = "releasenotes/notes/no-ksm-0123456789abcdef.yaml"
 class Scratch:
     """Copy of the tree, without its history.
 
-    :param directory: where it is made.
+    :param directory: directory of the copy.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
@@ -120,7 +120,7 @@ class Scratch:
         (self.directory / name).write_text(text)
 
     def change(self, name: str, before: str, after: str) -> None:
-        """Replace a text that is in a file once."""
+        """Replace a text that occurs once in a file."""
         path = self.directory / name
         text = path.read_text()
         if text.count(before) != 1:
@@ -141,7 +141,7 @@ class Scratch:
         path.write_text(text)
 
     def test(self, *modules: str) -> str:
-        """Run unit tests there; return what failed, empty for nothing."""
+        """Run unit tests there; return the failures, empty if none."""
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "unittest", *modules],
             cwd=self.directory,
@@ -178,7 +178,7 @@ def add_tool(scratch: Scratch) -> None:
 def add_extra_spec(scratch: Scratch) -> None:
     """Follow the recipe of an extra spec that a decision reads.
 
-    One of its parts is of the parents of ports, which no other room of hooks
+    One of its parts is about parents of ports, which no other room of hooks
     reads.
     """
     scratch.change(
@@ -261,10 +261,10 @@ class RecipeTest(unittest.TestCase):
             "tests.unit.test_docs.ReleaseNotesTest",
         )
         self.assertEqual("", self.scratch.test(*modules))
-        # Operators would not hear of it.
+        # Without a release note operators would not know of it.
         (self.scratch.directory / NOTE).unlink()
         self.assertIn("sriov_rt:no_ksm", self.scratch.test(modules[-1]))
-        # Nobody reads it: the API would take it, and nothing keep it.
+        # Unread, the API would accept it, but nothing would enforce it.
         self.scratch.change(
             "sriov_rt/decide/demands.py", "if request.no_ksm:", "if 0:"
         )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The sample configuration is what the options of today generate."""
+"""The sample configuration is what the current options generate."""
 
 import io
 import pathlib
@@ -17,7 +17,7 @@ from sriov_rt import opts
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ETC = ROOT / "etc/sriov_rt"
 
-#: Each sample, the namespace whose options it has, and a group of those.
+#: Each sample with the namespace of its options, and one of their groups.
 SAMPLES = (
     ("sriov-rt.conf.sample", "sriov_rt", opts.list_opts, "[vif]"),
     ("nova.conf.sample", "sriov_rt.nova", opts.list_nova_opts, "[sriov_rt]"),
@@ -31,7 +31,7 @@ SAMPLES = (
 
 
 def _blocks(text: str) -> Mapping[str, set[str]]:
-    """Return group to the blocks of its options, each with its help."""
+    """Return the blocks of options, each with its help, by group."""
     found: dict[str, set[str]] = {}
     group = ""
     for block in text.split("\n\n"):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that are shipped do what they are for, and all of them are.
+"""Shipped files do their job, and all files are shipped.
 
-Each of these breaks without a sound: a policy that only warns, a unit that
-may not write where its program does, a file that no package has.
+Each of these faults is silent: a policy that only warns, a unit that may not
+write where its program does, a file that no package has.
 """
 
 import configparser
@@ -31,22 +31,21 @@ from tests.unit.documented_host import ROOT
 ETC = ROOT / "etc"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-#: Actions of a binding: an audit annotation or a warning refuses nothing.
+#: Required actions of a binding: audit annotations and warnings don't refuse.
 DENY = ["Deny"]
 
-#: What ClusterRoles may be for: resource to the verbs that serve it. Nodes
-#: are in NAMED besides.
+#: Allowed verbs in ClusterRoles, by resource. Nodes are also in NAMED.
 RULES = {("", "nodes"): {"get", "list", "watch"}}
 NAMED = {("", "nodes")}
 
-#: Files of etc/ that are for who builds a package, or are made of others.
+#: Files of etc/ that only builders of packages need, or that are generated.
 UNSHIPPED = {
     "etc/sriov_rt/config-generator.conf",
     "etc/sriov_rt/neutron-config-generator.conf",
     "etc/sriov_rt/nova-config-generator.conf",
 }
 
-#: Paths that units may write, to the mode of what makes them.
+#: Directory that units may write to.
 RUN = "/run/sriov-rt"
 
 
@@ -244,7 +243,7 @@ class AlertsTest(unittest.TestCase):
                 for each in found.split(",")
             ),
         }
-        # What Prometheus adds, and a histogram's.
+        # Without labels that Prometheus or a histogram adds.
         ours = named - {"instance", "job", "le"}
         self.assertGreater(len(ours), 5)
         for each in sorted(ours):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A number's name carries its unit, as far as the field has no other name.
+"""A number's name carries its unit, unless the field has another name.
 
-Nanoseconds for microseconds, or bytes for bits, raise nothing anywhere.
+Nanoseconds for microseconds, or bytes for bits, raise no error anywhere.
 """
 
 import re
@@ -10,7 +10,7 @@ import unittest
 
 from tests.unit.documented_host import ROOT
 
-#: Unit in the description of a parameter, to what its name has in it.
+#: Unit in a parameter's description, and what its name then contains.
 UNITS = {
     r"µs": "us",
     r"ns": "ns",
@@ -22,10 +22,10 @@ UNITS = {
     r"seconds": "s",
 }
 
-#: Points in time and clocks, which have no length.
+#: Points in time and clocks, which are not durations.
 _TIME = re.compile(r"Unix time|clock|monotonic", re.IGNORECASE)
 
-#: The kernel's own names, and the reason for each other.
+#: Names without a unit, and the reason for each.
 NAMES = {
     "min_tx_rate": "of rtnetlink",
     "max_tx_rate": "of rtnetlink",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The jobs of Zuul run environments that there are."""
+"""The jobs of Zuul run existing environments."""
 
 import configparser
 import pathlib
@@ -43,7 +43,7 @@ class ZuulTest(unittest.TestCase):
         }
         for name in self.project["check"]["jobs"]:
             kind, _, environment = name.rpartition("-")
-            # tox knows py311 and its like without a section.
+            # tox knows py311 and the like without a section.
             if kind == "openstack-tox" and not environment.startswith("py3"):
                 wanted.add(environment)
         self.assertEqual({"functional", "pep8"}, wanted)

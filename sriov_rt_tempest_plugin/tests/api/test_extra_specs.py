@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Nova's API accepts extra specs of ours that can be, and no others."""
+"""Nova's API accepts our extra specs if they are valid, and no others."""
 
 from tempest.lib import decorators
 from tempest.lib import exceptions as lib_exc
@@ -9,12 +9,12 @@ from sriov_rt_tempest_plugin.tests import base
 
 
 class ExtraSpecsTest(base.SriovRtTest):
-    """Each key of the namespace, with values that can be and can't."""
+    """Each key of the namespace, with valid and invalid values."""
 
     def assert_accepted(self, key: str, *values: str) -> None:
         """Check that values of an extra spec are kept as they are.
 
-        :param key: without the namespace.
+        :param key: the key without the namespace.
         """
         flavor, name = self.flavor()["id"], f"sriov_rt:{key}"
         client = self.admin_flavors_client
@@ -26,8 +26,8 @@ class ExtraSpecsTest(base.SriovRtTest):
     def assert_refused(self, key: str, sentence: str, *values: str) -> None:
         """Check that values of an extra spec are refused, and why.
 
-        :param key: without the namespace.
-        :param sentence: a part of what a user reads.
+        :param key: the key without the namespace.
+        :param sentence: a part of the error message.
         """
         flavor, name = self.flavor()["id"], f"sriov_rt:{key}"
         client = self.admin_flavors_client
@@ -117,7 +117,7 @@ class ExtraSpecsTest(base.SriovRtTest):
     @decorators.attr(type="smoke")
     @decorators.idempotent_id("cd57bcd5-3065-4677-a85d-196a442a4801")
     def test_a_key_that_does_not_exist(self) -> None:
-        # The sentence names those that do.
+        # The message names the keys that exist.
         self.assert_refused("kernal", "max_latency_us", "preempt_rt")
 
     @decorators.idempotent_id("c5dc4509-5bed-44a3-85b6-7917b098b3cc")

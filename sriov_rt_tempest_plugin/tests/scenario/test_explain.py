@@ -11,11 +11,11 @@ CONF = config.CONF
 
 
 class ExplainTest(base.ExclusiveTest):
-    """Explained, and then tried."""
+    """Flavors are explained, and then booted."""
 
     @classmethod
     def skip_checks(cls) -> None:
-        """Skip where no command explains."""
+        """Skip if no command explains flavors."""
         super().skip_checks()
         if not CONF.sriov_rt.explain_command:
             raise cls.skipException("[sriov_rt] explain_command is not set")
@@ -49,7 +49,7 @@ class ExplainTest(base.ExclusiveTest):
         self.assertIn(base.NO_VALID_HOST, self.assert_refused(server))
 
     def explain(self, flavor: str) -> list[dict]:
-        """Return a verdict a host.
+        """Return a verdict for each host.
 
         :param flavor: the name of a flavor.
         """

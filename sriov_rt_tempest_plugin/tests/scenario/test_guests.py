@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Devices that are left in the domain of a lean or bare guest."""
+"""Devices in the domain of a lean or bare guest."""
 
 from tempest import config
 from tempest.lib import decorators
@@ -12,11 +12,11 @@ CONF = config.CONF
 
 
 class DomainTest(base.ServerTest):
-    """Guests that ask for a class and no realtime host."""
+    """Guests that request a guest class but no realtime host."""
 
     @classmethod
     def skip_checks(cls) -> None:
-        """Skip where no command prints a domain."""
+        """Skip if no command prints a domain."""
         super().skip_checks()
         if not CONF.sriov_rt.domain_xml_command:
             raise cls.skipException("[sriov_rt] domain_xml_command is not set")

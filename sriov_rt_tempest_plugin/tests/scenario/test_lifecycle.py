@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A realtime server keeps its promise, whatever is done with it."""
+"""A realtime server stays realtime through all operations."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ CONF = config.CONF
 
 
 class LifecycleTest(base.RealtimeTest):
-    """The domain is read before and after."""
+    """The domain is read before and after each operation."""
 
     @classmethod
     def skip_checks(cls) -> None:
-        """Skip where no command prints a domain."""
+        """Skip if no command prints a domain."""
         super().skip_checks()
         if not CONF.sriov_rt.domain_xml_command:
             raise cls.skipException("[sriov_rt] domain_xml_command is not set")
@@ -32,7 +32,7 @@ class LifecycleTest(base.RealtimeTest):
         return server
 
     def assert_kept(self, server: str) -> dict[str, Any]:
-        """Check that a server is on a realtime host, and its domain.
+        """Check a server's domain, and that it is on a realtime host.
 
         :param server: its id.
         :returns: the server, as an administrator sees it.
@@ -43,7 +43,7 @@ class LifecycleTest(base.RealtimeTest):
         return found
 
     def wait(self, server: str, status: str) -> None:
-        """Wait until a server has a status, once its task has ended.
+        """Wait until a server has a status and no task.
 
         :param server: its id.
         :param status: the status.
@@ -61,7 +61,7 @@ class LifecycleTest(base.RealtimeTest):
     def confirm(self, server: str) -> None:
         """Confirm a resize or a migration, and wait until that is done.
 
-        Nova notes no task while it confirms: only the status tells.
+        Nova sets no task state while it confirms, so only the status changes.
 
         :param server: its id.
         """
@@ -71,7 +71,7 @@ class LifecycleTest(base.RealtimeTest):
         )
 
     def events(self, server: str) -> list[Any]:
-        """Return what Nova noted of the last thing done with a server.
+        """Return Nova's events of a server's last action.
 
         :param server: its id.
         """
@@ -157,9 +157,9 @@ class LifecycleTest(base.RealtimeTest):
         self.assertNotEqual(*(self.host_of(s) for s in (before, after)))
 
     def need_two_hosts(self, feature: str) -> None:
-        """Skip where a feature is off or there is but one realtime host.
+        """Skip if a feature is off or there is only one realtime host.
 
-        :param feature: of [sriov_rt-feature-enabled].
+        :param feature: an option of [sriov_rt-feature-enabled].
         """
         if not getattr(CONF.sriov_rt_feature_enabled, feature):
             self.skipTest(f"[sriov_rt-feature-enabled] {feature} is off")
@@ -169,6 +169,6 @@ class LifecycleTest(base.RealtimeTest):
     def host_of(self, server: dict[str, Any]) -> str:
         """Return the host that a server is on.
 
-        :param server: as an administrator sees it.
+        :param server: the server as an administrator sees it.
         """
         return str(server["OS-EXT-SRV-ATTR:host"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Onload, requested where there is none."""
+"""Onload requested on hosts without it."""
 
 from tempest.lib import decorators
 
@@ -8,7 +8,7 @@ from sriov_rt_tempest_plugin.tests import base
 
 
 class OnloadTest(base.ServerTest):
-    """A flavor with Onload, and hosts without."""
+    """A flavor with Onload, and hosts without Onload."""
 
     @decorators.attr(type="negative")
     @decorators.idempotent_id("1bbf3d21-a17c-4967-bdd2-ba3861879ae0")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where servers land, and what is said of those that can't."""
+"""Hosts that servers land on, and faults of servers that cannot."""
 
 from tempest import config
 from tempest.lib import decorators
@@ -19,7 +19,7 @@ class RealtimeServersTest(base.RealtimeTest):
     @decorators.attr(type="smoke")
     @decorators.idempotent_id("e002d466-ee47-418d-b107-d26d8085e75f")
     def test_the_kernel_alone_is_reason_enough(self) -> None:
-        # Nova knows nothing of it: only our filter keeps it off others.
+        # Nova does not know the kernel: only our filter selects by it.
         server = self.boot(self.flavor({"sriov_rt:kernel": "preempt_rt"}))
         traits = self.hosts()[server["OS-EXT-SRV-ATTR:host"]]
         self.assertIn(base.KERNEL_TRAIT, traits)
@@ -46,7 +46,7 @@ class RealtimeServersTest(base.RealtimeTest):
 
 
 class OrdinaryServersTest(base.ServerTest):
-    """Servers that ask for nothing of ours, and those that ask too much."""
+    """Servers without our extra specs, and servers that request too much."""
 
     @decorators.idempotent_id("3dbe20d0-5f97-45cd-a7a8-5832dbda3615")
     def test_an_ordinary_server_avoids_realtime_hosts(self) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ports that sriov-rt makes: they carry packets, and leave clean VFs."""
+"""Ports that sriov-rt makes: they carry packets and leave clean VFs."""
 
 import base64
 import io
@@ -18,10 +18,10 @@ from sriov_rt_tempest_plugin.tests import domain
 
 CONF = config.CONF
 
-#: How Neutron says that sriov-rt made a port.
+#: Neutron's VIF type of ports that sriov-rt made.
 VIF_TYPE = "sriov_rt"
 
-#: What a VF that nobody has is like; others of its settings are its NIC's.
+#: Settings of an idle VF; its other settings depend on the NIC.
 BASELINE = {
     "mac": "00:00:00:00:00:00",
     "vlan": 0,
@@ -32,11 +32,11 @@ BASELINE = {
     "max_tx_rate": 0,
 }
 
-#: The name of a port's interface, on its host and in a container: this and
-#: the first characters of its id.
+#: The name of a port's interface, on its host and in a container: this prefix
+#: and so many characters of its id.
 PREFIX, CHARACTERS = "srt", 11
 
-#: What a guest does that is told no other way: with user data.
+#: Script for a guest that can only be configured by user data.
 _USER_DATA = """\
     #!/bin/sh
     for device in /sys/class/net/*; do
@@ -51,7 +51,7 @@ _USER_DATA = """\
 """
 
 
-#: The same by guest_command, which is run until the peer has answered.
+#: The same for guest_command, which is run until the peer has answered.
 _SCRIPT = """\
     ip address add "{address}" dev "{name}" 2>/dev/null
     ip link set "{name}" up
@@ -72,9 +72,9 @@ class PortsTest(base.ExclusiveTest):
         cls.ports = cls.os_admin.ports_client
 
     def network(self, physical_network: str, kind: str) -> str:
-        """Make a network that is deleted after the test; its id.
+        """Make a network that is deleted after the test; return its id.
 
-        :param physical_network: what it is on.
+        :param physical_network: its physical network.
         :param kind: flat or vlan.
         """
         made = self.networks.create_network(
@@ -102,10 +102,10 @@ class PortsTest(base.ExclusiveTest):
         return str(made)
 
     def port(self, network: str, **fields: Any) -> dict[str, Any]:
-        """Make a port of the user's that is deleted after the test.
+        """Make a port for the user that is deleted after the test.
 
         :param network: its network's id.
-        :param fields: further ones of the port.
+        :param fields: further fields of the port.
         """
         made: dict[str, Any] = self.ports.create_port(
             name=self.name(),
@@ -121,21 +121,21 @@ class PortsTest(base.ExclusiveTest):
         return made
 
     def port_flavor(self) -> dict[str, Any]:
-        """Make a flavor whose servers land where such ports can be."""
+        """Make a flavor whose servers land on hosts for such ports."""
         if CONF.sriov_rt_feature_enabled.realtime:
             return self.realtime_flavor()
         return self.flavor({"sriov_rt:guest": "lean"})
 
     def bound(self, port: dict[str, Any]) -> dict[str, Any]:
-        """Return a port as it is now, with its binding.
+        """Return the current state of a port, with its binding.
 
-        :param port: of port().
+        :param port: a port from port().
         """
         found: dict[str, Any] = self.ports.show_port(port["id"])["port"]
         return found
 
     def name(self) -> str:
-        """Return a name that nobody else has."""
+        """Return a unique name."""
         return str(
             data_utils.rand_name(
                 prefix=CONF.resource_name_prefix, name=type(self).__name__
@@ -151,7 +151,7 @@ class PortsTest(base.ExclusiveTest):
         return {each["vf"]["address"]: each for each in found}
 
     def dirty(self, host: str) -> set[str]:
-        """Return the VFs of a host that are not as nobody's VFs are.
+        """Return the VFs of a host that differ from the baseline.
 
         :param host: its name.
         """
@@ -163,9 +163,9 @@ class PortsTest(base.ExclusiveTest):
         }
 
     def all_dirty(self) -> dict[str, set[str]]:
-        """Return the VFs of each host with VFs that others have.
+        """Return the VFs of each host that are in use already.
 
-        Nothing is known of them where no command lists VFs.
+        The result is empty if no command lists VFs.
         """
         if not CONF.sriov_rt.vf_list_command:
             return {}
@@ -175,7 +175,7 @@ class PortsTest(base.ExclusiveTest):
         """Wait until the VFs of a host are clean.
 
         :param host: its name.
-        :param but: those that others have.
+        :param but: VFs that are in use by others.
         """
         self.wait_until(
             f"the VFs of {host} are clean",
@@ -202,7 +202,7 @@ class ReachTest(PortsTest):
     def reach(self, kind: str) -> None:
         """Boot two servers that look for each other.
 
-        :param kind: how their ports are made.
+        :param kind: kind of their ports.
         """
         physical_network = self.physical_network(kind)
         network = self.network(
@@ -219,8 +219,8 @@ class ReachTest(PortsTest):
                 networks=[{"port": port["id"]}],
                 **self.looking_for(port, peer),
             )
-            # A container is ACTIVE first: libvirt starts none paused, and
-            # Nova waits for the ports of paused guests alone.
+            # A container is ACTIVE before its ports: libvirt does not start
+            # it paused, and Nova waits for ports of paused guests only.
             self.wait_until(
                 f"port {port['id']} is ACTIVE",
                 lambda port=port: self.bound(port)["status"] == "ACTIVE",
@@ -237,7 +237,7 @@ class ReachTest(PortsTest):
         self.wait_until(
             f"servers {' and '.join(each['id'] for each in servers)} reach "
             "each other",
-            # Both, each time: a container has its address by then.
+            # Run both each time, since that configures a container's address.
             lambda: {True} == {self.reaches(*each) for each in ends},
             CONF.sriov_rt.guest_timeout,
         )
@@ -247,7 +247,7 @@ class ReachTest(PortsTest):
             self.wait_clean(host, but=dirty)
 
     def physical_network(self, kind: str) -> str:
-        """Return the physical network of a kind of port, or skip.
+        """Return the physical network for a kind of port, or skip.
 
         :param kind: macvlan, ipvlan or vf.
         """
@@ -259,10 +259,10 @@ class ReachTest(PortsTest):
         raise AssertionError
 
     def looking_for(self, port: dict[str, Any], peer: str) -> dict[str, Any]:
-        """Return what makes a guest take its address and look for a peer.
+        """Return what makes a guest set its address and look for a peer.
 
-        :param port: the guest's.
-        :param peer: the address of the other one.
+        :param port: the guest's port.
+        :param peer: the address of the other guest.
         :returns: fields of the request for a server.
         """
         if CONF.sriov_rt.guest_command:
@@ -287,15 +287,15 @@ class ReachTest(PortsTest):
     def address(self, port: dict[str, Any]) -> str:
         """Return the address of a port, with its prefix length.
 
-        :param port: of port().
+        :param port: a port from port().
         """
         size = ipaddress.ip_network(CONF.sriov_rt.port_cidr).prefixlen
         return f"{port['fixed_ips'][0]['ip_address']}/{size}"
 
     def image_with(self, arguments: str) -> str:
-        """Copy the image, with more on its kernel line; its id.
+        """Copy the image with more kernel arguments, and return its id.
 
-        :param arguments: what is added.
+        :param arguments: the added arguments.
         """
         client = self.admin_image_client
         like = client.show_image(CONF.compute.image_ref)
@@ -325,11 +325,11 @@ class ReachTest(PortsTest):
     def reaches(
         self, server: dict[str, Any], port: dict[str, Any], peer: str
     ) -> bool:
-        """Whether a guest has reached its peer, as it says itself.
+        """Return whether a guest reports that it has reached its peer.
 
-        :param server: as an administrator sees it.
+        :param server: the server as an administrator sees it.
         :param port: its port.
-        :param peer: the address of the other one.
+        :param peer: the address of the other guest.
         """
         reached = CONF.sriov_rt.guest_reached
         if CONF.sriov_rt.guest_command:
@@ -353,9 +353,9 @@ class ReachTest(PortsTest):
     def assert_in_domain(
         self, server: dict[str, Any], port: dict[str, Any]
     ) -> None:
-        """Check that a guest's interface is the port, if that can be read.
+        """Check that a guest's interface is the port, if its XML can be read.
 
-        :param server: as an administrator sees it.
+        :param server: the server as an administrator sees it.
         :param port: the port.
         """
         if CONF.sriov_rt.domain_xml_command:
@@ -371,17 +371,17 @@ class ReachTest(PortsTest):
 def interface(port: dict[str, Any]) -> str:
     """Return the name of a port's interface.
 
-    :param port: of port().
+    :param port: a port from port().
     """
     return f"{PREFIX}{port['id'][:CHARACTERS]}"
 
 
 class CleanVfTest(PortsTest):
-    """VFs that Nova passes through: clean for who comes next."""
+    """VFs that Nova passes through are clean for the next owner."""
 
     @classmethod
     def skip_checks(cls) -> None:
-        """Skip without such VFs, or where no command lists them."""
+        """Skip without such VFs, or if no command lists them."""
         super().skip_checks()
         for option in ("direct_physical_network", "vf_list_command"):
             if not getattr(CONF.sriov_rt, option):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The traits of a host in Placement, which come and go with what it is."""
+"""The traits of a host in Placement, which follow its state."""
 
 from tempest import config
 from tempest.lib import decorators
@@ -22,11 +22,11 @@ class TraitsTest(base.RealtimeTest):
 
 
 class DegradedHostTest(base.RealtimeTest):
-    """A realtime host that ceases to be one, and becomes one again."""
+    """A host stops being realtime, and becomes realtime again."""
 
     @classmethod
     def skip_checks(cls) -> None:
-        """Skip where no command degrades a host."""
+        """Skip if no command degrades a host."""
         super().skip_checks()
         for option in ("degrade_command", "restore_command"):
             if not getattr(CONF.sriov_rt, option):
@@ -50,7 +50,7 @@ class DegradedHostTest(base.RealtimeTest):
         self.assertEqual(host, server["OS-EXT-SRV-ATTR:host"])
 
     def restore(self, host: str) -> None:
-        """Make a host a realtime one again, and wait until it is known.
+        """Make a host realtime again, and wait until its trait is back.
 
         :param host: its name.
         """
