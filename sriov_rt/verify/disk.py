@@ -88,9 +88,9 @@ class Cell:
     """One run of one suite.
 
     :param suite: one of SUITES.
-    :param place: where it runs: what its file system is attached by, or
+    :param place: where it runs: how its file system is attached, or
         CONTAINER.
-    :param clients: of WORKERS each; 1 in the sweep.
+    :param clients: number of clients, each with WORKERS; 1 in the sweep.
     """
 
     suite: str
@@ -117,10 +117,10 @@ class Cell:
 class Measured:
     """Result of one measurement.
 
-    :param file_system: type, source and options of the directory's.
+    :param file_system: its type, source and options.
     :param started_at: Unix time in seconds.
-    :param emulated: the host is a virtual machine itself: the figures say
-        nothing of any hardware.
+    :param emulated: whether the host is a virtual machine itself; then the
+        figures say nothing about hardware.
     :param problem: why there are no figures; empty where there are.
     """
 

@@ -42,9 +42,9 @@ class Job:
 
     :param pattern: one of PATTERNS.
     :param block: bytes of each request.
-    :param depth: requests in flight of each worker.
-    :param workers: processes.
-    :param size_mib: of each worker's file, or of the one that they share.
+    :param depth: requests that each worker has in flight.
+    :param workers: number of processes.
+    :param size_mib: size of each worker's file, or of the shared file.
     :param shared: whether all have the same file.
     :param runtime_s: how long it measures.
     """
@@ -70,10 +70,10 @@ class Figures:
 
     :param bandwidth: bytes a second.
     :param iops: requests a second.
-    :param mean_us: of their completion latency.
-    :param p99_us: likewise, what 99 % stay below.
-    :param max_us: likewise, the worst.
-    :param error: standard error of the bandwidth, by its samples of half a
+    :param mean_us: mean completion latency.
+    :param p99_us: 99th percentile of the completion latency.
+    :param max_us: worst completion latency.
+    :param error: standard error of the bandwidth, from its samples of half a
         second.
     """
 

@@ -10,14 +10,14 @@ from sriov_rt.host.root import Root
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machine:
-    """Machine of a measurement; a field that is not known is empty.
+    """Machine of a measurement; unknown fields are empty.
 
     :param host: its name.
-    :param product: vendor and model, by its firmware.
+    :param product: vendor and model, from its firmware.
     :param cpu: model of the first CPU.
-    :param cpus: those that are online, as a CPU list.
+    :param cpus: the online CPUs, as a CPU list.
     :param system: its operating system.
-    :param nic: what the traffic passes first; empty without traffic.
+    :param nic: interface that the traffic leaves by; empty without traffic.
     """
 
     host: str = ""

@@ -24,12 +24,12 @@ class Step:
 
     :param tool: its name, a key of ``tools.TOOLS``.
     :param duration_s: how long it measures.
-    :param interval_us: between two wake-ups; 0 for a tool that has none.
-    :param priority: of SCHED_FIFO, 1 to 99.
-    :param buckets: of the histogram, 1 µs each.
-    :param threshold_us: a tracer counts what is longer.
-    :param workload: what oslat does meanwhile (``-w``), and with how much
-        memory (``-m``); empty for none.
+    :param interval_us: time between two wake-ups; 0 for a tool that has none.
+    :param priority: priority under SCHED_FIFO, 1 to 99.
+    :param buckets: number of the histogram's buckets, 1 µs each.
+    :param threshold_us: a tracer counts gaps longer than this.
+    :param workload: workload of oslat (``-w``) and its memory (``-m``); empty
+        for none.
     """
 
     tool: str
@@ -58,12 +58,12 @@ class CpuLatency:
     """Latencies of one CPU.
 
     :param cpu: its number.
-    :param samples: how many were taken, those above the histogram included.
-    :param max_us: the worst, µs, rounded up.
-    :param histogram: pairs of a latency in µs and the samples that had it,
-        ascending; those above the last bucket are in none.
-    :param maxima_us: the worst of each second, in order; empty where the
-        tool does not say.
+    :param samples: number of samples, including those above the histogram.
+    :param max_us: the worst sample, µs, rounded up.
+    :param histogram: pairs of a latency in µs and its number of samples,
+        ascending; samples above the last bucket are left out.
+    :param maxima_us: the worst of each second, in order; empty if the tool
+        does not say.
     """
 
     cpu: int
@@ -100,9 +100,9 @@ class Measurement:
     :param command: its command line, or the tracer's settings.
     :param started_at: Unix time in seconds.
     :param duration_s: how long it measured, by CLOCK_MONOTONIC.
-    :param problems: why it does not count, a sentence each; empty for a
-        measurement that does.
-    :param culprits: of the worst samples above the bound, where one is given.
+    :param problems: why it is not valid, a sentence each; empty for a valid
+        measurement.
+    :param culprits: culprits of the worst samples above the bound, if any.
     """
 
     tool: str

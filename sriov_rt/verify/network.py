@@ -84,10 +84,10 @@ _MAX_OUTPUT = 64 * 1024
 class Cell:
     """One measurement.
 
-    :param name: what the traffic passes, such as ``host``, ``vf`` or
-        ``macvlan``: the operator's word.
+    :param name: the operator's name for what the traffic passes, such as
+        ``host``, ``vf`` or ``macvlan``.
     :param test: SEND, RECEIVE, REQUESTS or PACKETS.
-    :param streams: connections at once.
+    :param streams: number of concurrent connections.
     """
 
     name: str
@@ -110,15 +110,15 @@ class Measured:
     :param way: the two ends: TWO_HOSTS, ONE_HOST or
         NAMESPACES.
     :param started_at: Unix time in seconds.
-    :param emulated: the host is a virtual machine itself: the figures say
-        nothing of any hardware.
+    :param emulated: whether the host is a virtual machine itself; then the
+        figures say nothing about hardware.
     :param figure: bits, requests or packets a second; None with a problem.
-    :param error: standard error of the figure; 0 where it is not known.
-    :param p99_us: of half a round trip; None but for REQUESTS.
-    :param received: packets a second that arrived; None but for PACKETS.
-    :param problem: why there is no figure; empty where there is one.
-    :param tool: "netperf" for REQUESTS by that; empty by the program that
-        every host has (iperf3, sockperf, pktgen).
+    :param error: standard error of the figure; 0 if it is not known.
+    :param p99_us: 99th percentile of half a round trip; only for REQUESTS.
+    :param received: packets a second that arrived; only for PACKETS.
+    :param problem: why there is no figure; empty if there is one.
+    :param tool: "netperf" for REQUESTS measured with netperf; empty for the
+        default program (iperf3, sockperf, pktgen).
     """
 
     cell: Cell

@@ -52,9 +52,9 @@ class Result:
     """One measurement and how it was made.
 
     :param load: name of the load.
-    :param conditions: what it hangs on, the boot included, when it began.
-    :param emulated: the host is a virtual machine itself: the figures say
-        nothing of any hardware.
+    :param conditions: what it depends on, including the boot, at its start.
+    :param emulated: whether the host is a virtual machine itself; then the
+        figures say nothing about hardware.
     """
 
     step: Step
