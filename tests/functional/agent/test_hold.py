@@ -59,6 +59,7 @@ class _Silent(simple_server.WSGIRequestHandler):
         """Log nothing."""
 
 
+@periodic
 class PlacementDownTest(unittest.TestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -162,7 +163,6 @@ class PlacementDownTest(unittest.TestCase):
     def release(self) -> None:
         host_maintenance.release(self.root, maintenance.read(self.root))
 
-    @periodic
     def test_hold_and_release_while_it_is_down(self) -> None:
         """The Reason holds at once, the trait follows, across restarts."""
         self.begin_agent()
@@ -186,7 +186,6 @@ class PlacementDownTest(unittest.TestCase):
         self.begin_agent()
         self.wait_for_trait(there=True)
 
-    @periodic
     def test_a_hold_while_the_agent_is_stopped(self) -> None:
         """The trait that its stop could not withdraw goes at its start."""
         self.begin_agent()

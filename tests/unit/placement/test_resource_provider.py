@@ -121,7 +121,7 @@ class FailuresTest(PlacementTestCase):
                 self.placement.set_traits(UUID, set(), 9)
             said.add(str(raised.exception))
         (one,) = said
-        self.assertIn("403 (Access was denied. Not allowed.); see", one)
+        self.assertIn("403 (Access was denied. Not allowed.); check", one)
 
     def test_an_old_password_is_to_be_corrected(self):
         keystone = "http://keystone.example.org/v3"
