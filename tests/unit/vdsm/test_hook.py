@@ -226,7 +226,7 @@ class ClaimTest(HostTest):
     def test_pins_that_another_has_are_refused(self):
         self.start(ONE)
         _, problem = self.start(TWO, cputune=documents.pins(6, 7, 3))
-        self.assertIn("pCPUs 3 of realtime vCPUs are another", problem)
+        self.assertIn("pCPUs 3 of realtime vCPUs belong to another", problem)
 
     def test_libvirts_hook_sees_it_and_keeps_it(self):
         """It runs as root, with the same domain."""
