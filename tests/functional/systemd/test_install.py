@@ -138,6 +138,8 @@ class InstallTest(unittest.TestCase):
             (self.host.root / "usr/bin" / name).unlink()
         for each in (self.host.root / INSTALLED[1:]).glob("sriov-rt*"):
             each.unlink()
+        # The agent takes the host's name from there.
+        self.host.write("/etc/nova/nova.conf", "[DEFAULT]\nhost = compute-7\n")
         self.host.write(
             "/etc/systemd/system/nova-compute.service", _NOVA_COMPUTE
         )
