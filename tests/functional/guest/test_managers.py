@@ -10,6 +10,7 @@ keeps, which are requested of the others for the comparison.
 import json
 import shutil
 import types
+import uuid
 from collections.abc import Callable
 from collections.abc import Mapping
 from unittest import mock
@@ -145,6 +146,9 @@ class ManagersTest(lab_host.LabHostTest):
                 for key, value in request.extra_specs.items()
             },
         )
+        if found.find("uuid") is None:
+            # libvirt gives each domain one before it calls a hook.
+            etree.SubElement(found, "uuid").text = str(uuid.uuid4())
         for operation, stage in (("prepare", "begin"), ("release", "end")):
             call = libvirt_hook.Call(
                 "d", operation, stage, etree.tostring(found)

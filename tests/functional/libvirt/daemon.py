@@ -39,6 +39,9 @@ if mountpoint -q /sys/fs/cgroup/unified; then
 fi
 cpus=/sys/devices/system/cpu
 mount -t overlay -o "lowerdir=$1/kernel:$cpus" overlay $cpus
+# Interrupts of this machine fire on each of its CPUs.
+cat /proc/interrupts > "$1/interrupts"
+mount --bind "$1/interrupts" /proc/interrupts
 exec libvirtd -p "$1/pid"
 """
 

@@ -60,7 +60,7 @@ class Base(unittest.TestCase):
         )
         self.assertEqual(0, done.returncode, done.stderr)
         found = json.loads(done.stdout)
-        # Interrupts of this machine fire on each of its CPUs.
+        # Others run on this machine's CPU that is isolated here alone.
         del found["occupancy"]
         facts.write_text(json.dumps(found))
         done = subprocess.run(
