@@ -182,6 +182,8 @@ class _Reader:
                     deadline = time.monotonic() + GRACE_S
                 if time.monotonic() > deadline:
                     self._end()
+                    if self._interrupted:
+                        break  # it did not end on Ctrl-C
                     raise RunFailed(
                         self._name, f"still running after {limit_s:.0f} s"
                     )

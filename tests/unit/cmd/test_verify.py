@@ -320,7 +320,7 @@ class LatencyTest(test_watch.ProgramTest):
         self.lasting()
         self.copying("oslat", f"sleep 2; kill -INT {os.getpid()}; sleep 60")
         code, out, err = self.measure()
-        self.assertEqual(130, code)
+        self.assertEqual(130, code, out + err)
         self.assertIn("oslat: does not count: it was interrupted", out)
         self.assertIn("go on with --resume", err)
         self.copying("oslat", "sleep 1")

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is said of a measuring program that failed."""
+"""A measuring program that failed, or that is to end."""
 
 import unittest
+from unittest import mock
 
+from sriov_rt.verify import process
 from sriov_rt.verify.process import Ended
+from tests.unit.cmd import interrupts
 
 #: oslat 2.40 without the right to lock its memory.
 OSLAT = """\
@@ -27,3 +30,12 @@ class EndedTest(unittest.TestCase):
         for text in ("", "\n  \n", "ERROR:\n"):
             ended = Ended(3, text, interrupted=False)
             self.assertEqual("exit code 3", ended.last_line())
+
+
+class RunTest(unittest.TestCase):
+    def test_a_program_that_ignores_ctrl_c(self):
+        interrupts.accept(self)
+        self.enterContext(mock.patch.object(process, "GRACE_S", 0.2))
+        script = "trap '' INT; echo; exec sleep 60"
+        ended = process.run(("sh", "-c", script), 50.0, lines=interrupts.send)
+        self.assertTrue(ended.interrupted)
