@@ -282,10 +282,6 @@ def _ports(found: Iterable[Plugged], **others: object) -> Result:
 
 def _remark(port: Plugged) -> str:
     """Return what to do about a port; empty if there is nothing."""
-    if port.reason.startswith("damaged: "):
-        # Others have what to do in their reason.
-        advice = errors.RecordDamaged.advice.replace("PORT", port.port)
-        return f"{port.port}: {port.reason}; {advice}"
     if port.reason:
         return f"{port.port}: {port.reason}"
     if port.state == State.ABSENT:

@@ -118,6 +118,11 @@ class RecordDamaged(Quarantined):
         " forget PORT --force'"
     )
 
+    @classmethod
+    def advise(cls, port: str) -> str:
+        """Return what to do about the record of a port, a clause."""
+        return cls.advice.replace("PORT", port)
+
 
 class NotForgotten(VifError):
     """Only a quarantined port can be forgotten."""

@@ -428,13 +428,12 @@ class DamagedFiles:
                 kept.unlink()
             raise
         LOG.error(
-            "%s: %s was damaged and is kept as %s; %s. See that no interface "
-            "of the port is left, then 'sriov-rt vif forget %s --force'",
+            "%s: %s was damaged and is kept as %s; %s; %s",
             log.about(record.port, record.vf),
             path,
             kept.name,
             _out_of_use(record),
-            record.port,
+            errors.RecordDamaged.advise(record.port),
         )
 
     def _kept(self, port: str) -> pathlib.Path:

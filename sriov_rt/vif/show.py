@@ -6,6 +6,7 @@ import dataclasses
 
 from sriov_rt.kernel.link import Link
 from sriov_rt.nic import tenancy
+from sriov_rt.vif import errors
 from sriov_rt.vif.host import Host
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plugged
@@ -51,9 +52,10 @@ def plugged(record: Record, link: Link | None, view: View) -> Plugged:
     if state is not None:
         found = dataclasses.replace(found, vlan=state.settings.vlan or 0)
     if record.is_quarantined:
-        return dataclasses.replace(
-            found, state=record.state, reason=record.reason
-        )
+        reason = record.reason
+        if record.damaged:
+            reason += f"; {errors.RecordDamaged.advise(record.port)}"
+        return dataclasses.replace(found, state=record.state, reason=reason)
     if link is None:
         return found
     seen = _seen(found, link)
