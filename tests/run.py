@@ -654,6 +654,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for each in wanted:
             each.say()
         return 0
+    # A shell without job control has what it starts in the background ignore
+    # SIGINT, and so would all that tests start and then interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
     outcomes: list[Outcome] = []
     try:

@@ -8,11 +8,13 @@ import contextlib
 import io
 import pathlib
 import re
+import signal
 import subprocess
 import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 from tests import environments
 from tests import parts
@@ -183,6 +185,24 @@ class LanesTest(unittest.TestCase):
     def test_these_runners_are_left_to_the_periodic_run(self):
         later = {runner.name for runner in run.RUNNERS if runner.periodic}
         self.assertEqual({"benchmarks", "cluster", "debian13"}, later)
+
+
+class BackgroundTest(unittest.TestCase):
+    def test_what_it_starts_there_can_be_interrupted(self):
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        found = []
+
+        def run_plan(plan):
+            found.append(signal.getsignal(signal.SIGINT))
+            return [run.Outcome("pep8", 1, 0, 0, 1.0)]
+
+        with (
+            mock.patch.object(run, "run_plan", run_plan),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            self.assertEqual(0, run.main(["pep8"]))
+        self.assertEqual([signal.default_int_handler], found)
 
 
 class ReportTest(unittest.TestCase):
