@@ -154,6 +154,7 @@ FUNCTIONAL = (
     "prometheus",
     "qemu-system-x86",
     "rabbitmq-server",
+    "udev",
     "virtinst",
     "zsh",
 )
