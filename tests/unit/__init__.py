@@ -8,6 +8,9 @@ properties have no deadline, which a busy machine would miss.
 """
 
 import os
+import pathlib
+import re
+import sys
 import tempfile
 
 import hypothesis
@@ -23,3 +26,32 @@ hypothesis.settings.register_profile(
     suppress_health_check=(hypothesis.HealthCheck.too_slow,),
 )
 hypothesis.settings.load_profile("untimed")
+
+#: State of a host on which the unit tests may run, as root.
+_STATE = re.compile(r"/(?:etc|run|var/lib|var/log)/sriov-rt")
+#: Audit events of changes to files; the first argument is a path.
+_CHANGES = {
+    *("open", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink")
+}
+
+
+def load_tests(loader, tests, pattern):
+    """Let no test change this host's own state.
+
+    unittest calls this when it looks for the unit tests, and not when other
+    tests import something of theirs.
+    """
+
+    def refuse(event, arguments):
+        if event not in _CHANGES:
+            return
+        path = arguments[0]
+        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
+            return
+        if not isinstance(path, int) and _STATE.match(os.fsdecode(path)):
+            raise AssertionError(f"a unit test changes {path} of this host")
+
+    sys.addaudithook(refuse)
+    here = pathlib.Path(__file__).parent
+    tests.addTests(loader.discover(str(here), pattern or "test*.py"))
+    return tests

@@ -20,8 +20,10 @@ from unittest import mock
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import device as cmd_device
 from sriov_rt.cmd import host as cmd_host
+from sriov_rt.cmd import host_apply as cmd_host_apply
 from sriov_rt.cmd import host_maintenance
 from sriov_rt.cmd import main
+from sriov_rt.cmd import paths
 from sriov_rt.cmd import pod as cmd_pod
 from sriov_rt.cmd import verify_regression
 from sriov_rt.cmd.verdict import Candidate
@@ -30,6 +32,7 @@ from sriov_rt.facts import decisive
 from sriov_rt.host import conditions
 from sriov_rt.host import container
 from sriov_rt.host import latency as host_latency
+from sriov_rt.host.root import Root
 from sriov_rt.nic import tenancy
 from sriov_rt.nic import vfs
 from sriov_rt.parse.cpulist import CpuSet
@@ -357,6 +360,12 @@ class DocumentedHost(unittest.TestCase):
             (container, "sees_host_processes", lambda *_: True),
             # It needs a kernel and a boot loader.
             (apply, "Host", tuning_fakes.FakeHost),
+            (
+                *(cmd_host_apply, "Root"),
+                lambda path: (
+                    self.devices.root if str(path) == "/" else Root(path)
+                ),
+            ),
             # A checkout that was never installed has no sources of facts.
             (cmd_host, "load_sources", lambda: trees.SOURCES),
             (host_maintenance, "Root", lambda *_: self.devices.root),
@@ -491,6 +500,8 @@ class DocumentedHost(unittest.TestCase):
         stack.enter_context(
             mock.patch.object(network, "Results", lambda directory: kept)
         )
+        # The directory of results, which is below /var/lib by default.
+        stack.enter_context(mock.patch.object(paths, "make_directory"))
         return arguments
 
     def _in_place_of_verify_report(self, stack, arguments):

@@ -42,10 +42,10 @@ class VerifyTest(unittest.TestCase):
             (latency, "cpus_of", lambda root: Cpus(*CPUS)),
             (latency, "missing", lambda *_: ()),
             (latency, "without_tracers", lambda profile, _: (profile, ())),
+            (certificate, "prepare", lambda root: None),
             (
-                host_latency,
-                "status",
-                lambda *_: mock.Mock(withdrawn="", withdrawal=""),
+                *(host_latency, "status"),
+                lambda found, *_: host_latency.Status(found, None, ""),
             ),
         ):
             patch = mock.patch.object(place, name, value)

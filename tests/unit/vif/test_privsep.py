@@ -13,6 +13,7 @@ from oslo_config import cfg
 from oslo_privsep import capabilities
 
 from sriov_rt.kernel.tc import Limits
+from sriov_rt.vif import counts
 from sriov_rt.vif import plugger
 from sriov_rt.vif import privsep
 from sriov_rt.vif.model import Kind
@@ -51,7 +52,9 @@ class PrivsepTest(unittest.TestCase):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.file = pathlib.Path(place.name, "sriov-rt.conf")
-        self.file.write_text("[vif]\nparents = physnet1:vf0\n")
+        self.file.write_text(
+            f"[vif]\nparents = physnet1:vf0\nrecords = {place.name}/vif\n"
+        )
         cfg.CONF.register_opts(privsep.OPTS, group=privsep.GROUP)
         cfg.CONF.set_override(
             "config_file", str(self.file), group=privsep.GROUP
@@ -60,6 +63,8 @@ class PrivsepTest(unittest.TestCase):
             cfg.CONF.clear_override, "config_file", group=privsep.GROUP
         )
         self.plugger = fake_plugger.FakePlugger()
+        # The counts of this host are not the tests' to change.
+        self._patch(counts, "of_host", counts.Counts)
         self._patch(privsep.vif_plug, "client_mode", False)
         for name in ("_plug", "_check", "_offer", "_unplug", "_recover"):
             self._patch(privsep, name, through(getattr(privsep, name)))
