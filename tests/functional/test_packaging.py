@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 import tomllib
 import unittest
+import venv
 import zipfile
 
 from packaging import utils
@@ -90,6 +91,16 @@ class ReleaseTest(unittest.TestCase):
         self.scratch = pathlib.Path(
             self.enterContext(tempfile.TemporaryDirectory())
         )
+        # With what a release is built with, whatever this Python has.
+        home = self.scratch / "venv"
+        venv.create(home, with_pip=True)
+        self.python = home / "bin/python"
+        requirements = paths.CHECKOUT / "tools/release-requirements.txt"
+        subprocess.run(
+            (self.python, "-m", "pip", "install", "-q", "-r", requirements),
+            check=True,
+            timeout=_PIP_S,
+        )
 
     def _build(self, name, umask, **environment):
         """Build in circumstances of its own; return what each file is."""
@@ -103,7 +114,7 @@ class ReleaseTest(unittest.TestCase):
         )
         target.mkdir()
         subprocess.run(
-            (sys.executable, "-c", script),
+            (self.python, "-c", script),
             check=True,
             timeout=_PIP_S,
             env={**os.environ, **environment, "MASK": umask},
