@@ -18,6 +18,13 @@ from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 
 _MAY = "may"
+_KERNEL_THREAD = "kernel_thread"
+
+#: Remedy for other kernel threads where nohz_full has the CPUs already.
+_IN_SPITE_OF_NOHZ = (
+    "move it in tuned's section [scheduler], since it runs there in spite of "
+    "nohz_full={cpus}"
+)
 
 #: Verb of a sentence by state.
 _VERBS = {"pinned": "is pinned to", "runs": "runs on", _MAY: "may run on"}
@@ -32,10 +39,13 @@ OWNERS: Mapping[str, Mapping[str, str]] = {
         "": "write {wanted} to /proc/irq/{irq}/smp_affinity_list, or give the "
         "NIC fewer queues with 'ethtool -L'"
     },
-    "kernel_thread": {
+    _KERNEL_THREAD: {
         "kvm-pit": "run the guest without a PIT (<timer name='pit' "
         "present='no'/>), or move it with 'taskset -pc {wanted} {thread}'",
         "irq/": "write {wanted} to the smp_affinity_list of its interrupt",
+        "k(?:compact|swap)d": 'run \'pgrep "^k(compact|swap)d" | xargs -n1 '
+        "taskset -pc {wanted}' after each boot, as the kernel lets it run on "
+        "all CPUs of its NUMA node in spite of nohz_full",
         "": "boot with nohz_full={cpus}, which keeps such threads off, or "
         "move it in tuned's section [scheduler]",
     },
@@ -140,7 +150,7 @@ def _reason(
         if found.kind == "interrupt"
         else _VERBS.get(found.state, _VERBS[_MAY]),
         share=share,
-        owner=_remedy(found).format(**fields),
+        owner=_remedy(found, facts).format(**fields),
         kind=found.kind,
         name=found.name,
         process=found.process,
@@ -149,15 +159,20 @@ def _reason(
     )
 
 
-def _remedy(found: Occupant) -> str:
+def _remedy(found: Occupant, facts: DecisiveFacts) -> str:
     names = (found.name, found.process, found.unit)
     # A newer agent may know of other kinds.
     remedies = OWNERS.get(found.kind, OWNERS["thread"])
-    return next(
+    remedy = next(
         remedy
         for pattern, remedy in remedies.items()
         if any(re.match(pattern, name) for name in names)
     )
+    tick_free = facts.cpus.nohz_full
+    is_booted = not isinstance(tick_free, Unknown) and found.cpus <= tick_free
+    if is_booted and remedy == OWNERS[_KERNEL_THREAD][""]:
+        return _IN_SPITE_OF_NOHZ
+    return remedy
 
 
 def who(found: Occupant) -> str:
@@ -166,7 +181,7 @@ def who(found: Occupant) -> str:
         return f"interrupt {found.name}"
     if found.kind == "mask":
         return "Open vSwitch's pmd-cpu-mask"
-    kernel = "kernel " if found.kind == "kernel_thread" else ""
+    kernel = "kernel " if found.kind == _KERNEL_THREAD else ""
     more = f" and {found.threads - 1} more" if found.threads > 1 else ""
     of = f" of {found.process}" if found.process else ""
     unit = f" ({found.unit})" if found.unit else ""

@@ -74,6 +74,9 @@ _INTERRUPTS = "proc/interrupts"
 #: Kernel threads that work for one guest, named after its process: a vhost
 #: worker before Linux 6.4, and the timer of a PIT.
 _OF_GUEST = re.compile(r"(?:vhost-|kvm-pit/)([0-9]{1,7})")
+#: Kernel threads of a NUMA node, which before Linux 6.14 set their own
+#: affinity to all of its CPUs (kswapd() and kcompactd() in mm/).
+_OF_NODE = ("kcompactd", "kswapd")
 _IRQ = "irq/"
 _SWITCH = "ovs-vswitchd"
 _HZ = os.sysconf("SC_CLK_TCK")
@@ -510,13 +513,11 @@ def _occupants(
             running |= cpus
         kind = KERNEL_THREAD if stat.is_kernel else THREAD
         name = program or stat.name.partition("/")[0]
-        # Kernel threads that may run anywhere are reported as one.
-        key = (
-            kind,
-            state,
-            "" if (state, program) == (MAY, "") else name,
-            unit,
-        )
+        if (state, program) == (MAY, ""):
+            # Kernel threads that may run anywhere are reported as one, and
+            # those of NUMA nodes, which have another remedy, as another.
+            name = _OF_NODE[0] if name.startswith(_OF_NODE) else ""
+        key = (kind, state, name, unit)
         members.setdefault(key, []).append(
             Occupant(
                 kind,

@@ -103,7 +103,7 @@ PROGRAMS = {
         "sysctl",
         "systemctl",
     ),
-    *("taskset", "virsh"),
+    *("pgrep", "taskset", "virsh"),
 }
 
 #: Tables of the documentation's own examples.

@@ -111,7 +111,9 @@ class OwnerTest(unittest.TestCase):
             ("thread", "x", "x", "session-3.scope", "taskset -apc 0-1 7"),
             ("kernel_thread", "kvm-pit/9", "", "", "<timer name='pit'"),
             ("kernel_thread", "irq/26-x", "", "", "smp_affinity_list"),
-            ("kernel_thread", "kswapd1", "", "", "nohz_full=3"),
+            ("kernel_thread", "kswapd1", "", "", "taskset -pc 0-1'"),
+            ("kernel_thread", "kcompactd0", "", "", "taskset -pc 0-1'"),
+            ("kernel_thread", "scsi_eh_0", "", "", "in spite of nohz_full=3"),
             ("of a newer agent", "x", "", "", "taskset -apc 0-1 7"),
         ):
             row = Occupant(
@@ -121,6 +123,14 @@ class OwnerTest(unittest.TestCase):
             with self.subTest(name):
                 self.assertIn(expected, found.remedy)
                 self.assertIn("cpu_dedicated_set", found.remedy)
+
+    def test_what_nohz_full_would_keep_off(self):
+        row = Occupant("kernel_thread", "may", "scsi_eh_0", CpuSet((3,)))
+        whole = builders.realtime_host(cpus={"nohz_full": CpuSet((2,))})
+        whole = dataclasses.replace(whole, occupancy=OccupancyFacts((row,)))
+        found = readiness.judge(decisive(whole), placed_by_nova=True).should
+        (remedy,) = [x.remedy for x in found if x.code == "pcpus_exposed"]
+        self.assertTrue(remedy.startswith("boot with nohz_full=3, "), remedy)
 
     def test_cpus_that_no_guest_is_to_get(self):
         may = Occupant("thread", "may", "x", CpuSet((2,)))

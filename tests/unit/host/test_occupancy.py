@@ -151,11 +151,14 @@ class OccupancyTest(trees.TreeTest):
         self.host.thread(80, "kswapd0", "0-3", cpu=3, flags=KERNEL)
         self.host.thread(81, "kcompactd0", "2-3", cpu=3, flags=KERNEL)
         self.host.thread(82, "irq/26-nvme", "2", cpu=2, flags=KERNEL)
+        self.host.thread(83, "scsi_eh_0", "0-3", cpu=3, flags=KERNEL)
+        self.host.thread(84, "oom_reaper", "0-3", cpu=0, flags=KERNEL)
         self.assertEqual(
-            [("may", "kswapd0"), ("may", "top")], sorted(self.names())
+            [("may", "kswapd0"), ("may", "scsi_eh_0"), ("may", "top")],
+            sorted(self.names()),
         )
-        (kernel, _) = self.look().occupants
-        self.assertEqual(2, kernel.threads)
+        (others, of_node, _) = self.look().occupants
+        self.assertEqual((2, 2), (others.threads, of_node.threads))
 
     def test_what_is_busy_there(self):
         for ticks in (0, 20):
