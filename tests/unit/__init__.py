@@ -29,9 +29,14 @@ hypothesis.settings.load_profile("untimed")
 
 #: State of a host on which the unit tests may run, as root.
 _STATE = re.compile(r"/(?:etc|run|var/lib|var/log)/sriov-rt")
-#: Audit events of changes to files; the first argument is a path.
+#: Audit events of changes to files, and which arguments are changed paths.
 _CHANGES = {
-    *("open", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink")
+    "open": (0,),
+    "os.mkdir": (0,),
+    "os.remove": (0,),
+    "os.rename": (0, 1),
+    "os.rmdir": (0,),
+    "os.symlink": (1,),
 }
 
 
@@ -43,13 +48,15 @@ def load_tests(loader, tests, pattern):
     """
 
     def refuse(event, arguments):
-        if event not in _CHANGES:
-            return
-        path = arguments[0]
+        places = _CHANGES.get(event, ())
         if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
             return
-        if not isinstance(path, int) and _STATE.match(os.fsdecode(path)):
-            raise AssertionError(f"a unit test changes {path} of this host")
+        for path in (arguments[place] for place in places):
+            if not isinstance(path, int) and _STATE.match(os.fsdecode(path)):
+                raise AssertionError(
+                    f"a unit test changes {path} of this host; give it a "
+                    "directory of its own"
+                )
 
     sys.addaudithook(refuse)
     here = pathlib.Path(__file__).parent
